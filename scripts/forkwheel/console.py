@@ -1,0 +1,183 @@
+"""Everything that is shown: the only module that writes to the terminal.
+
+Stages report through a ``Log`` that is bound to a package. On a terminal the running
+stages are shown live with their elapsed times; elsewhere each report is one plain line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console as RichConsole
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from forkwheel.errors import ForkwheelError
+
+_STYLES = {"info": "", "done": "green", "warning": "yellow", "error": "bold red", "hint": "cyan"}
+
+
+class Console:
+    """Write lines, tables and JSON for a person or a program.
+
+    With ``json_mode`` standard output carries nothing but the one JSON document, and
+    everything else goes to standard error. ``events`` names a file to which every stage
+    appends a JSON line as it starts and ends.
+    """
+
+    def __init__(
+        self,
+        *,
+        stream: TextIO | None = None,
+        error_stream: TextIO | None = None,
+        json_mode: bool = False,
+        events: Path | None = None,
+    ) -> None:
+        self._json_mode = json_mode
+        self._output = stream or sys.stdout
+        report_stream = (error_stream or sys.stderr) if json_mode else self._output
+        self._rich = RichConsole(file=report_stream, highlight=False, soft_wrap=True)
+        self._errors = RichConsole(file=error_stream or sys.stderr, highlight=False, soft_wrap=True)
+        self._events = events
+        self._lock = threading.Lock()
+        self._progress: Progress | None = None
+        self._running = 0
+
+    def bind(self, package: str) -> Log:
+        """Return the log of one package's stages."""
+        return Log(self, package)
+
+    def line(self, text: str, *, kind: str = "info", package: str = "") -> None:
+        """Write one line of a kind: info, done, warning, error or hint."""
+        prefix = f"[{package}] " if package else ""
+        label = "warning: " if kind == "warning" else ""
+        self._rich.print(Text(f"{prefix}{label}{text}", style=_STYLES[kind]))
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
+        """Write a table; elsewhere than on a terminal its cells are never cut short."""
+        if self._json_mode:
+            return
+        table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(str(cell)) for cell in row))
+        if self._rich.is_terminal:
+            self._rich.print(table)
+        else:
+            RichConsole(file=self._output, highlight=False, width=400).print(table)
+
+    def data(self, document: Any) -> None:
+        """Write one JSON document to standard output."""
+        self._output.write(json.dumps(document, indent=2, sort_keys=True) + "\n")
+        self._output.flush()
+
+    def text(self, text: str) -> None:
+        """Write text to standard output as it is."""
+        self._output.write(text if text.endswith("\n") else text + "\n")
+        self._output.flush()
+
+    def error(self, error: ForkwheelError) -> None:
+        """Write an error and its hint to standard error."""
+        self._errors.print(Text(f"error: {error.message}", style=_STYLES["error"]))
+        if error.hint:
+            self._errors.print(Text(f"hint: {error.hint}", style=_STYLES["hint"]))
+
+    @contextmanager
+    def stage(self, name: str, package: str) -> Iterator[None]:
+        """Report that a stage runs, and how long it took."""
+        self._event("start", name, package)
+        task = self._start_task(name, package)
+        started = time.monotonic()
+        try:
+            yield
+        except BaseException:
+            self._end_task(task)
+            self._event("failed", name, package)
+            raise
+        seconds = time.monotonic() - started
+        self._end_task(task)
+        self.line(f"{name}: done in {seconds:.1f} s", kind="done", package=package)
+        self._event("end", name, package)
+
+    def progress(self, text: str, package: str) -> None:
+        """Show how far a stage has come, on a terminal only."""
+        with self._lock:
+            if self._progress is None:
+                return
+            for task in self._progress.tasks:
+                if task.fields["package"] == package:
+                    self._progress.update(task.id, detail=text)
+
+    def _start_task(self, name: str, package: str) -> TaskID | None:
+        if not self._rich.is_terminal:
+            self.line(f"{name}: started", package=package)
+            return None
+        with self._lock:
+            if self._progress is None:
+                self._progress = Progress(
+                    SpinnerColumn(),
+                    TextColumn("{task.fields[package]}"),
+                    TextColumn("{task.description}"),
+                    TimeElapsedColumn(),
+                    TextColumn("{task.fields[detail]}"),
+                    console=self._rich,
+                    transient=True,
+                )
+                self._progress.start()
+            self._running += 1
+            return self._progress.add_task(name, total=None, package=package, detail="")
+
+    def _end_task(self, task: TaskID | None) -> None:
+        if task is None:
+            return
+        with self._lock:
+            assert self._progress is not None
+            self._progress.remove_task(task)
+            self._running -= 1
+            if not self._running:
+                self._progress.stop()
+                self._progress = None
+
+    def _event(self, event: str, stage: str, package: str) -> None:
+        if self._events is None:
+            return
+        line = json.dumps({"event": event, "stage": stage, "package": package}) + "\n"
+        descriptor = os.open(self._events, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+
+
+class Log:
+    """What one package's stages report through."""
+
+    def __init__(self, console: Console, package: str) -> None:
+        self._console = console
+        self.package = package
+
+    def stage(self, name: str) -> Any:
+        """Return a context manager that reports a stage as started, done and timed."""
+        return self._console.stage(name, self.package)
+
+    def info(self, text: str) -> None:
+        """Report one line."""
+        self._console.line(text, package=self.package)
+
+    def warning(self, text: str) -> None:
+        """Report something that a person should look at."""
+        self._console.line(text, kind="warning", package=self.package)
+
+    def progress(self, text: str) -> None:
+        """Show how far the running stage has come."""
+        self._console.progress(text, self.package)

@@ -1,0 +1,365 @@
+"""Recipes: what is pinned, patched and built, read from ``recipe.toml`` into frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, canonicalize_name
+from packaging.utils import parse_sdist_filename, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from forkwheel.errors import UsageError
+from forkwheel.toml_file import Section, read_toml
+
+FORMAT = 1
+SOURCE_KINDS = ("git", "sdist", "wheel")
+
+_COMMIT = r"[0-9a-f]{40}"
+_SHA256 = r"[0-9a-f]{64}"
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_LOCAL = r"[a-z](?:[a-z0-9]*)"
+_TARGET = r"sm_[1-9][0-9]{1,2}[af]?"
+
+
+@dataclass(frozen=True)
+class Submodule:
+    """A submodule's path in its repository and the commit that it is pinned to."""
+
+    path: str
+    commit: str
+
+
+@dataclass(frozen=True)
+class GitSource:
+    """A commit of a git repository; ``subdirectory`` is the folder that holds the project."""
+
+    url: str
+    commit: str
+    tag: str | None
+    subdirectory: str
+    submodules: tuple[Submodule, ...]
+
+    kind = "git"
+
+    @property
+    def pin(self) -> str:
+        """Name what is pinned, in one line."""
+        return f"{self.url}@{self.commit}"
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """An sdist or a wheel of the package index, pinned by its SHA-256."""
+
+    kind: str
+    filename: str
+    sha256: str
+
+    @property
+    def pin(self) -> str:
+        """Name what is pinned, in one line."""
+        return f"{self.filename}@sha256:{self.sha256}"
+
+
+Source = GitSource | FileSource
+
+
+@dataclass(frozen=True)
+class GeneratedFile:
+    """A file that forkwheel writes into the tree; ``{version}`` in its text is replaced."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class JitCache:
+    """Where a package keeps what it compiled on first use.
+
+    The cache is ``$variable`` (or HOME, where that is unset) followed by ``path``, and holds
+    a folder for each public version. ``clear`` names what is removed below a version (globs),
+    ``locks`` the lock files that a running compilation holds. ``distributions`` and
+    ``prebuilt`` (globs in site-packages) name what is loaded in preference to the cache.
+    """
+
+    variable: str
+    path: str
+    clear: tuple[str, ...]
+    locks: tuple[str, ...]
+    distributions: tuple[str, ...]
+    prebuilt: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Package:
+    """One upstream project: where it comes from, how it is patched and how it is built.
+
+    ``epoch`` is the time (seconds since 1970) that every record of the build carries.
+    ``series`` is the folder of the patch series, or None for an unpatched package.
+    ``requires`` are requirements whose version becomes that of this recipe's own wheel.
+    """
+
+    name: str
+    version: str
+    epoch: int
+    sources: tuple[Source, ...]
+    series: Path | None
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    executable: tuple[str, ...]
+    generated: tuple[GeneratedFile, ...]
+    manifest_file: str | None
+    version_file: str | None
+    requires: tuple[str, ...]
+    must_contain: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    config_settings: tuple[tuple[str, str], ...]
+    jit_cache: JitCache | None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A named set of packages that are built for one GPU target."""
+
+    name: str
+    local: str
+    revision: int
+    target: str
+    summary: str
+    packages: tuple[Package, ...]
+    file: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder that holds the recipe, its locks and its evidence."""
+        return self.file.parent
+
+    def package(self, name: str) -> Package:
+        """Return the package of that name, in any spelling; raise UsageError where there is none."""
+        for package in self.packages:
+            if canonicalize_name(package.name) == canonicalize_name(name):
+                return package
+        names = ", ".join(package.name for package in self.packages)
+        raise UsageError(f"recipe {self.name} has no package {name!r}", hint=f"its packages are: {names}")
+
+
+def find_recipe(name_or_path: str, *, recipes: Path) -> Path:
+    """Return the ``recipe.toml`` meant by a name under ``recipes``, a folder or a file."""
+    given = Path(name_or_path)
+    candidates = [given, given / "recipe.toml"]
+    if "/" not in name_or_path:
+        candidates.insert(0, recipes / name_or_path / "recipe.toml")
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate.resolve()
+    known = ", ".join(sorted(file.parent.name for file in recipes.glob("*/recipe.toml"))) or "none"
+    raise UsageError(f"there is no recipe {name_or_path!r}", hint=f"known recipes: {known}; or give a path")
+
+
+def load_recipe(file: Path) -> Recipe:
+    """Read and check a recipe; raise RecipeError, with file and line, at the first fault."""
+    top = read_toml(file)
+    head = top.section("recipe")
+    assert head is not None
+    number = head.integer("format", default=FORMAT, minimum=1)
+    if number > FORMAT:
+        head.fail(
+            f"format {number} is newer than {FORMAT}, the newest known here",
+            key="format",
+            hint="use a newer forkwheel",
+        )
+    name = head.string("name", pattern=_NAME, what="a name of letters, digits, '.', '_' and '-'")
+    packages = [_package(section) for section in top.sections("package")]
+    if not packages:
+        top.fail("no package", hint="add a [[package]] table")
+    _check_distinct(top.sections("package"), packages)
+    recipe = Recipe(
+        name=name,
+        local=head.string("local", pattern=_LOCAL, what="one lower-case word of letters and digits"),
+        revision=head.integer("revision", minimum=1),
+        target=head.string("target", pattern=_TARGET, what="a target such as sm_120a"),
+        summary=head.string("summary", default=""),
+        packages=tuple(packages),
+        file=file,
+    )
+    head.finish()
+    top.finish()
+    return recipe
+
+
+def _check_distinct(sections: list[Section], packages: list[Package]) -> None:
+    seen: dict[str, str] = {}
+    for section, package in zip(sections, packages, strict=True):
+        name = canonicalize_name(package.name)
+        if name in seen:
+            section.fail(f"package {package.name!r} is given twice", key="name", hint="remove one of them")
+        seen[name] = package.name
+    for section, package in zip(sections, packages, strict=True):
+        for requirement in package.requires:
+            if canonicalize_name(Requirement(requirement).name) not in seen:
+                section.fail(
+                    f"`requires` names {requirement!r}, which is no package of this recipe",
+                    key="requires",
+                    hint="only requirements on the recipe's own packages are rewritten",
+                )
+
+
+def _package(section: Section) -> Package:
+    name = section.string("name", pattern=_NAME, what="a distribution's name")
+    version = section.string("version")
+    _check_version(section, version)
+    sources = tuple(_source(child, name, version) for child in section.sections("source"))
+    if not sources:
+        section.fail(f"package {name!r} has no source", hint="add a [[package.source]] table")
+    kinds = [source.kind for source in sources]
+    if len(set(kinds)) != len(kinds) and "wheel" not in kinds:
+        section.fail(f"package {name!r} has two sources of one kind", key="source", hint="remove one of them")
+    package = Package(
+        name=name,
+        version=version,
+        epoch=section.integer("epoch", minimum=315532800),
+        sources=sources,
+        series=_series(section),
+        include=_patterns(section, "include"),
+        exclude=_patterns(section, "exclude"),
+        executable=_patterns(section, "executable"),
+        generated=tuple(_generated(child) for child in section.sections("generated")),
+        manifest_file=_tree_path(section, "manifest_file"),
+        version_file=_tree_path(section, "version_file"),
+        requires=_requires(section),
+        must_contain=_patterns(section, "must_contain"),
+        environment=section.mapping("environment"),
+        config_settings=section.mapping("config_settings"),
+        jit_cache=_jit_cache(section.section("jit_cache", required=False)),
+    )
+    section.finish()
+    return package
+
+
+def _check_version(section: Section, version: str) -> None:
+    try:
+        parsed = Version(version)
+    except InvalidVersion:
+        section.fail(f"{version!r} is not a version", key="version", hint="write it as PEP 440 says")
+    if parsed.local or str(parsed) != version:
+        section.fail(
+            f"{version!r} is not a normalised public version",
+            key="version",
+            hint=f"write {parsed.public!r}; the local part is the recipe's",
+        )
+
+
+def _series(section: Section) -> Path | None:
+    text = section.optional("series")
+    if text is None:
+        return None
+    folder = (section.file.parent / text).resolve()
+    if not (folder / "series").is_file():
+        section.fail(
+            f"the series {text!r} does not exist",
+            key="series",
+            hint=f"`series` is a folder, relative to the recipe, that holds a file named series ({folder})",
+        )
+    return folder
+
+
+def _requires(section: Section) -> tuple[str, ...]:
+    requirements = section.strings("requires")
+    for text in requirements:
+        try:
+            specifiers = list(Requirement(text).specifier)
+        except InvalidRequirement as error:
+            section.fail(f"{text!r} is not a requirement: {error}", key="requires", hint="write NAME==VERSION")
+        if len(specifiers) != 1 or specifiers[0].operator != "==":
+            section.fail(f"{text!r} does not pin one version", key="requires", hint="write NAME==VERSION")
+    return requirements
+
+
+def _source(section: Section, name: str, version: str) -> Source:
+    kind = section.string("kind", pattern="|".join(SOURCE_KINDS), what="one of " + ", ".join(SOURCE_KINDS))
+    source = _git_source(section) if kind == "git" else _file_source(section, kind, name, version)
+    section.finish()
+    return source
+
+
+def _git_source(section: Section) -> GitSource:
+    url = section.string("url")
+    if urlsplit(url).password:
+        section.fail("`url` holds a password", key="url", hint="use git's own credential helpers instead")
+    what = "a full commit of 40 lower-case hexadecimal digits"
+    submodules = []
+    for child in section.sections("submodule"):
+        path = _tree_path(child, "path", required=True)
+        assert path is not None
+        submodules.append(Submodule(path, child.string("commit", pattern=_COMMIT, what=what)))
+        child.finish()
+        if len({submodule.path for submodule in submodules}) != len(submodules):
+            child.fail(f"submodule {path!r} is given twice", key="path", hint="remove one of them")
+    return GitSource(
+        url=url,
+        commit=section.string("commit", pattern=_COMMIT, what=what),
+        tag=section.optional("tag", pattern=r"[^-\s:~^?*\[\\][^\s:~^?*\[\\]*", what="a tag's name"),
+        subdirectory=_tree_path(section, "subdirectory") or "",
+        submodules=tuple(submodules),
+    )
+
+
+def _file_source(section: Section, kind: str, name: str, version: str) -> FileSource:
+    filename = section.string("filename", pattern=r"[^/\\\s]+", what="a file name without folders")
+    try:
+        parsed = parse_sdist_filename(filename) if kind == "sdist" else parse_wheel_filename(filename)
+    except (InvalidSdistFilename, InvalidWheelFilename) as error:
+        section.fail(f"{filename!r} is no {kind}'s file name: {error}", key="filename", hint="copy it from the index")
+    if parsed[0] != canonicalize_name(name) or parsed[1] != Version(version):
+        section.fail(
+            f"{filename!r} is not of {name} {version}", key="filename", hint="correct the file name or the version"
+        )
+    sha256 = section.string("sha256", pattern=_SHA256, what="a SHA-256 of 64 lower-case hexadecimal digits")
+    return FileSource(kind, filename, sha256)
+
+
+def _patterns(section: Section, key: str) -> tuple[str, ...]:
+    patterns = section.strings(key)
+    for pattern in patterns:
+        _check_inside(section, key, pattern)
+    return patterns
+
+
+def _tree_path(section: Section, key: str, *, required: bool = False) -> str | None:
+    path = section.string(key) if required else section.optional(key)
+    if path is not None:
+        _check_inside(section, key, path)
+    return path
+
+
+def _check_inside(section: Section, key: str, path: str) -> None:
+    if path.startswith("/") or "\\" in path or any(part in ("", ".", "..") for part in path.split("/")):
+        section.fail(f"{path!r} is not a plain relative path", key=key, hint="write it like folder/file, without '..'")
+
+
+def _generated(section: Section) -> GeneratedFile:
+    path = _tree_path(section, "path", required=True)
+    assert path is not None
+    generated = GeneratedFile(path, section.string("text"))
+    section.finish()
+    return generated
+
+
+def _jit_cache(section: Section | None) -> JitCache | None:
+    if section is None:
+        return None
+    path = _tree_path(section, "path", required=True)
+    assert path is not None
+    cache = JitCache(
+        variable=section.string("variable", pattern=r"[A-Z_][A-Z0-9_]*", what="an environment variable's name"),
+        path=path,
+        clear=_patterns(section, "clear"),
+        locks=_patterns(section, "locks"),
+        distributions=section.strings("distributions"),
+        prebuilt=_patterns(section, "prebuilt"),
+    )
+    section.finish()
+    return cache

@@ -1,0 +1,188 @@
+"""The cache: content-addressed folders and files, written whole or not at all.
+
+Layout below the root (``FORKWHEEL_CACHE``, or the platform's cache folder):
+
+``format``    the layout's number; an older cache is emptied, a newer one is refused
+``archives/`` downloaded sdists and wheels, ``SHA256/FILENAME``
+``git/``      bare repositories
+``trees/``    projected source trees, by what was projected
+``envs/``     build environments, by the digest of their requirements
+``wheels/``   finished wheels, by build key and version
+``locks/``    one file per lock
+``tmp/``      work in progress; what a killed run left is removed by the next one
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+
+from forkwheel.errors import UsageError
+
+FORMAT = 1
+
+
+class Store:
+    """A cache folder that several runs may use at once."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._prepare()
+
+    @classmethod
+    def default(cls) -> Store:
+        """Open the cache that ``FORKWHEEL_CACHE`` names, or the platform's."""
+        named = os.environ.get("FORKWHEEL_CACHE")
+        return cls(Path(named).expanduser().absolute() if named else Path(platformdirs.user_cache_dir("forkwheel")))
+
+    def path(self, *parts: str) -> Path:
+        """Return a path in the cache, whose parent exists."""
+        path = self.root.joinpath(*parts)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    @contextmanager
+    def lock(self, name: str, *, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+        """Hold the lock ``name``; call ``waiting`` once if another run holds it now."""
+        with _locked(self.path("locks", f"{name}.lock"), waiting):
+            yield
+
+    @contextmanager
+    def temporary(self) -> Iterator[Path]:
+        """Give a fresh folder on the cache's file system, which is gone afterwards."""
+        self.path("tmp", "x")
+        with _locked(self.path("locks", "tmp.lock"), None):
+            folder = Path(tempfile.mkdtemp(dir=self.root / "tmp"))
+            held = os.open(_lock_of(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            yield folder
+        finally:
+            remove_tree(folder)
+            _lock_of(folder).unlink(missing_ok=True)
+            os.close(held)
+
+    def publish(self, made: Path, target: Path) -> Path:
+        """Move a finished file or folder to its place; what is there already stays."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if made.is_dir():
+            try:
+                os.rename(made, target)
+            except OSError:
+                if not target.is_dir():
+                    raise
+        else:
+            os.replace(made, target)
+        return target
+
+    def _prepare(self) -> None:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with _locked(self.root / ".lock", None):
+                self._check_format()
+                self._sweep()
+        except OSError as error:
+            raise UsageError(
+                f"the cache folder {self.root} cannot be used: {error.strerror or error}",
+                hint="set FORKWHEEL_CACHE to a folder that you can write to",
+            ) from error
+
+    def _check_format(self) -> None:
+        file = self.root / "format"
+        found = file.read_text().strip() if file.exists() else ""
+        if found == str(FORMAT):
+            return
+        if found.isdigit() and int(found) > FORMAT:
+            raise UsageError(
+                f"the cache {self.root} has format {found}, newer than {FORMAT}, the newest known here",
+                hint="use a newer forkwheel, or another FORKWHEEL_CACHE",
+            )
+        others = [path for path in self.root.iterdir() if path.name not in (".lock", "format")]
+        if others and not found:
+            raise UsageError(
+                f"{self.root} is not a forkwheel cache: it holds {others[0].name}",
+                hint="set FORKWHEEL_CACHE to an empty or new folder",
+            )
+        for path in others:
+            remove_tree(path) if path.is_dir() else path.unlink()
+        write_whole(file, f"{FORMAT}\n".encode())
+
+    def _sweep(self) -> None:
+        if not (self.root / "tmp").is_dir():
+            return
+        with _locked(self.path("locks", "tmp.lock"), None):
+            for folder in (self.root / "tmp").iterdir():
+                if folder.suffix != ".held" and not _is_held(_lock_of(folder)):
+                    remove_tree(folder)
+                    _lock_of(folder).unlink(missing_ok=True)
+
+
+def _lock_of(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".held")
+
+
+def _is_held(file: Path) -> bool:
+    if not file.exists():
+        return False
+    with file.open("rb") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+@contextmanager
+def _locked(file: Path, waiting: Callable[[], None] | None) -> Iterator[None]:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is not None:
+                waiting()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder, also where parts of it were made read-only."""
+
+    def unlock(function: Callable[[str], object], path: str, _: object) -> None:
+        os.chmod(os.path.dirname(path), 0o700)
+        if not os.path.islink(path):
+            os.chmod(path, 0o700)
+        function(path)
+
+    shutil.rmtree(folder, onerror=unlock)
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a file so that a kill at any moment leaves the old content or the new."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as temporary:
+            temporary.write(content)
+            temporary.flush()
+            os.fsync(temporary.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def copy_whole(source: Path, target: Path) -> None:
+    """Copy a file so that a kill at any moment leaves the old content or the new."""
+    write_whole(target, source.read_bytes())
