@@ -1,0 +1,67 @@
+"""The command line: parse arguments, run one command, turn errors into exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+from forkwheel import __version__
+from forkwheel.console import Console
+from forkwheel.errors import ForkwheelError
+
+# Each module has `register(commands)`: it adds its subcommands, and sets `run` on each to a
+# function of the parsed arguments and the console that returns the exit code. Modules are
+# named here rather than imported so that a command pays for no other command's imports.
+_COMMANDS = {
+    "clear-jit-cache": "forkwheel.cuda.jit_cache_commands",
+}
+
+
+def _parser(only: str | None) -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="print one JSON document instead of lines and tables")
+    parser = argparse.ArgumentParser(prog="forkwheel", description="Build patched wheels from pinned upstream sources.")
+    parser.add_argument("--version", action="version", version=f"forkwheel {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    names = [only] if only in _COMMANDS else list(_COMMANDS)
+    for module in dict.fromkeys(_COMMANDS[name] for name in names if name is not None):
+        import_module(module).register(Commands(commands, common))
+    return parser
+
+
+class Commands:
+    """Adds subcommands that share the options every command has."""
+
+    def __init__(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser], common: argparse.ArgumentParser) -> None:
+        self._subparsers = subparsers
+        self._common = common
+
+    def add(self, name: str, *, help: str) -> argparse.ArgumentParser:  # noqa: A002
+        """Add a subcommand and return its parser."""
+        return self._subparsers.add_parser(name, help=help, description=help, parents=[self._common])
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    first = next((argument for argument in arguments if not argument.startswith("-")), None)
+    options = _parser(first).parse_args(arguments)
+    events = os.environ.get("FORKWHEEL_EVENTS")
+    console = Console(json_mode=options.json, events=Path(events) if events else None)
+    try:
+        return int(options.run(options, console))
+    except ForkwheelError as error:
+        console.error(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        console.line("interrupted; nothing was left half-written", kind="warning")
+        return 130
+
+
+def main() -> NoReturn:
+    """Run the command that the process was started with, and exit."""
+    sys.exit(run(sys.argv[1:]))
