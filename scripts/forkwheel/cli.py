@@ -37,7 +37,9 @@ def _parser(only: str | None) -> argparse.ArgumentParser:
 class Commands:
     """Adds subcommands that share the options every command has."""
 
-    def __init__(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser], common: argparse.ArgumentParser) -> None:
+    def __init__(
+        self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser], common: argparse.ArgumentParser
+    ) -> None:
         self._subparsers = subparsers
         self._common = common
 

@@ -74,12 +74,12 @@ class Store:
         target.parent.mkdir(parents=True, exist_ok=True)
         if made.is_dir():
             try:
-                os.rename(made, target)
+                made.rename(target)
             except OSError:
                 if not target.is_dir():
                     raise
         else:
-            os.replace(made, target)
+            made.replace(target)
         return target
 
     def _prepare(self) -> None:
@@ -159,9 +159,9 @@ def remove_tree(folder: Path) -> None:
     """Remove a folder, also where parts of it were made read-only."""
 
     def unlock(function: Callable[[str], object], path: str, _: object) -> None:
-        os.chmod(os.path.dirname(path), 0o700)
-        if not os.path.islink(path):
-            os.chmod(path, 0o700)
+        Path(path).parent.chmod(0o700)
+        if not Path(path).is_symlink():
+            Path(path).chmod(0o700)
         function(path)
 
     shutil.rmtree(folder, onerror=unlock)
@@ -176,8 +176,8 @@ def write_whole(file: Path, content: bytes) -> None:
             temporary.write(content)
             temporary.flush()
             os.fsync(temporary.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, file)
+        Path(name).chmod(0o644)
+        Path(name).replace(file)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

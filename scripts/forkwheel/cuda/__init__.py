@@ -1,0 +1,1 @@
+"""CUDA toolkits, kernels and caches."""

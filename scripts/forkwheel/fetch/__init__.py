@@ -1,0 +1,1 @@
+"""Fetching pinned sources: git, sdist and wheel."""

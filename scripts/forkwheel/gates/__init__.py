@@ -1,0 +1,1 @@
+"""Finding the conditions that keep a GPU out."""

@@ -1,0 +1,1 @@
+"""Patch series: parsing, checking, applying and editing."""

@@ -1,0 +1,82 @@
+"""Source trees from the cache, or fetched and projected into it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from forkwheel.errors import UsageError
+from forkwheel.fetch import FetchContext, fetch_package
+from forkwheel.patching.apply import PatchedTree, check_series, write_changes
+from forkwheel.patching.series import load_series
+from forkwheel.projection import copy_tree, project, projection_id
+from forkwheel.recipe import Package, Source
+from forkwheel.store import Store
+from forkwheel.tree import Entry, Tree
+
+
+@dataclass(frozen=True)
+class SourceTree:
+    """A projected tree in the cache, which nobody writes to, and where it came from."""
+
+    tree: Tree
+    source: Source
+    observed: tuple[tuple[str, str], ...]
+
+
+def source_tree(package: Package, *, context: FetchContext, kind: str | None = None) -> SourceTree:
+    """Return a package's projected tree.
+
+    A tree that is in the cache already is used, whichever source it came from, since the
+    projection is equal from all; ``kind`` insists on one kind of source.
+    """
+    sources = [source for source in package.sources if kind in (None, source.kind)]
+    if not sources:
+        raise UsageError(
+            f"{package.name} has no source of kind {kind!r}",
+            hint="its kinds are: " + ", ".join(source.kind for source in package.sources),
+        )
+    for source in sources:
+        if (found := _read(_slot(context.store, package, source), source)) is not None:
+            return found
+    with context.store.temporary() as work:
+        fetched = fetch_package(package, work / "tree", context=context, kind=kind)
+        tree = project(fetched.root, package)
+        made = work / "slot"
+        made.mkdir()
+        fetched.root.rename(made / "tree")
+        record = {"observed": fetched.observed, "entries": [[e.path, e.mode, e.sha256] for e in tree.entries]}
+        (made / "tree.json").write_text(json.dumps(record))
+        slot = context.store.publish(made, _slot(context.store, package, fetched.source))
+    found = _read(slot, fetched.source)
+    assert found is not None
+    return found
+
+
+@contextmanager
+def patched_tree(package: Package, *, context: FetchContext, kind: str | None = None) -> Iterator[PatchedTree]:
+    """Give a private copy of a package's tree with its whole series applied, gone afterwards."""
+    source = source_tree(package, context=context, kind=kind)
+    series = load_series(package.series)
+    changes = check_series(series, source.tree)
+    with context.store.temporary() as work:
+        yield write_changes(changes, copy_tree(source.tree, work / "tree"))
+
+
+def _slot(store: Store, package: Package, source: Source) -> Path:
+    name = sha256(f"{package.name} {source!r} {projection_id(package)}".encode()).hexdigest()
+    return store.path("trees", name)
+
+
+def _read(slot: Path, source: Source) -> SourceTree | None:
+    try:
+        record = json.loads((slot / "tree.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    entries = tuple(Entry(*fields) for fields in record["entries"])
+    observed = tuple((name, value) for name, value in record["observed"])
+    return SourceTree(Tree(slot / "tree", entries), source, observed)

@@ -1,0 +1,1 @@
+"""Building wheels, and packing them the same everywhere."""
