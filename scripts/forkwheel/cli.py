@@ -18,6 +18,10 @@ from forkwheel.errors import ForkwheelError
 # function of the parsed arguments and the console that returns the exit code. Modules are
 # named here rather than imported so that a command pays for no other command's imports.
 _COMMANDS = {
+    "build": "forkwheel.build_commands",
+    "lock": "forkwheel.build_commands",
+    "patches": "forkwheel.patching.commands",
+    "show": "forkwheel.wheels.commands",
     "clear-jit-cache": "forkwheel.cuda.jit_cache_commands",
 }
 

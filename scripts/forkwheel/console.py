@@ -42,7 +42,7 @@ class Console:
         json_mode: bool = False,
         events: Path | None = None,
     ) -> None:
-        self._json_mode = json_mode
+        self.json_mode = json_mode
         self._output = stream or sys.stdout
         report_stream = (error_stream or sys.stderr) if json_mode else self._output
         self._rich = RichConsole(file=report_stream, highlight=False, soft_wrap=True)
@@ -64,7 +64,7 @@ class Console:
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
         """Write a table; elsewhere than on a terminal its cells are never cut short."""
-        if self._json_mode:
+        if self.json_mode:
             return
         table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
         for column in columns:

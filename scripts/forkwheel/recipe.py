@@ -85,9 +85,11 @@ class JitCache:
     """Where a package keeps what it compiled on first use.
 
     The cache is ``$variable`` (or HOME, where that is unset) followed by ``path``, and holds
-    a folder for each public version. ``clear`` names what is removed below a version (globs),
-    ``locks`` the lock files that a running compilation holds. ``distributions`` and
-    ``prebuilt`` (globs in site-packages) name what is loaded in preference to the cache.
+    a folder for each version, local part included. ``clear`` names the pieces, each removed
+    whole, below a version (globs); ``locks`` the lock files that a running compilation holds,
+    in which a ``*`` stands for the same folder as in ``clear``, and ``{name}`` for a piece
+    that lies beside the locks' own folder. ``distributions`` and ``prebuilt`` (globs in
+    site-packages) name what is loaded in preference to the cache.
     """
 
     variable: str
@@ -104,7 +106,9 @@ class Package:
 
     ``epoch`` is the time (seconds since 1970) that every record of the build carries.
     ``series`` is the folder of the patch series, or None for an unpatched package.
-    ``requires`` are requirements whose version becomes that of this recipe's own wheel.
+    ``requires`` are requirements whose version becomes that of this recipe's own wheel, or the
+    one that ``required_versions`` gives. ``not_shipped`` (globs) are files that the wheel need
+    not hold although a patch changes them.
     """
 
     name: str
@@ -119,7 +123,9 @@ class Package:
     manifest_file: str | None
     version_file: str | None
     requires: tuple[str, ...]
+    required_versions: tuple[tuple[str, str], ...]
     must_contain: tuple[str, ...]
+    not_shipped: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
     config_settings: tuple[tuple[str, str], ...]
     jit_cache: JitCache | None
@@ -127,7 +133,10 @@ class Package:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A named set of packages that are built for one GPU target."""
+    """A named set of packages that are built for one GPU target.
+
+    ``revision`` 0 is a recipe that was never released: all its builds are development builds.
+    """
 
     name: str
     local: str
@@ -184,7 +193,7 @@ def load_recipe(file: Path) -> Recipe:
     recipe = Recipe(
         name=name,
         local=head.string("local", pattern=_LOCAL, what="one lower-case word of letters and digits"),
-        revision=head.integer("revision", minimum=1),
+        revision=head.integer("revision"),
         target=head.string("target", pattern=_TARGET, what="a target such as sm_120a"),
         summary=head.string("summary", default=""),
         packages=tuple(packages),
@@ -204,7 +213,8 @@ def _check_distinct(sections: list[Section], packages: list[Package]) -> None:
         seen[name] = package.name
     for section, package in zip(sections, packages, strict=True):
         for requirement in package.requires:
-            if canonicalize_name(Requirement(requirement).name) not in seen:
+            known = dict(package.required_versions)
+            if requirement not in known and canonicalize_name(Requirement(requirement).name) not in seen:
                 section.fail(
                     f"`requires` names {requirement!r}, which is no package of this recipe",
                     key="requires",
@@ -216,12 +226,7 @@ def _package(section: Section) -> Package:
     name = section.string("name", pattern=_NAME, what="a distribution's name")
     version = section.string("version")
     _check_version(section, version)
-    sources = tuple(_source(child, name, version) for child in section.sections("source"))
-    if not sources:
-        section.fail(f"package {name!r} has no source", hint="add a [[package.source]] table")
-    kinds = [source.kind for source in sources]
-    if len(set(kinds)) != len(kinds) and "wheel" not in kinds:
-        section.fail(f"package {name!r} has two sources of one kind", key="source", hint="remove one of them")
+    sources = _sources(section, name, version)
     package = Package(
         name=name,
         version=version,
@@ -235,13 +240,28 @@ def _package(section: Section) -> Package:
         manifest_file=_tree_path(section, "manifest_file"),
         version_file=_tree_path(section, "version_file"),
         requires=_requires(section),
+        required_versions=_required_versions(section),
         must_contain=_patterns(section, "must_contain"),
+        not_shipped=_patterns(section, "not_shipped"),
         environment=section.mapping("environment"),
         config_settings=section.mapping("config_settings"),
         jit_cache=_jit_cache(section.section("jit_cache", required=False)),
     )
     section.finish()
     return package
+
+
+def _sources(section: Section, name: str, version: str) -> tuple[Source, ...]:
+    """Read the sources; only wheels may be several, one for each Python and platform."""
+    sources: list[Source] = []
+    for child in section.sections("source"):
+        source = _source(child, name, version)
+        if source.kind != "wheel" and any(source.kind == other.kind for other in sources):
+            child.fail(f"{name} has two sources of kind {source.kind}", key="kind", hint="remove one of them")
+        sources.append(source)
+    if not sources:
+        section.fail(f"package {name!r} has no source", hint="add a [[package.source]] table")
+    return tuple(sources)
 
 
 def _check_version(section: Section, version: str) -> None:
@@ -281,6 +301,22 @@ def _requires(section: Section) -> tuple[str, ...]:
         if len(specifiers) != 1 or specifiers[0].operator != "==":
             section.fail(f"{text!r} does not pin one version", key="requires", hint="write NAME==VERSION")
     return requirements
+
+
+def _required_versions(section: Section) -> tuple[tuple[str, str], ...]:
+    versions = section.mapping("required_versions")
+    for requirement, version in versions:
+        if requirement not in section.strings("requires"):
+            section.fail(
+                f"`required_versions` names {requirement!r}, which `requires` does not list",
+                key="required_versions",
+                hint="add it to `requires`, or remove it",
+            )
+        try:
+            Version(version)
+        except InvalidVersion:
+            section.fail(f"{version!r} is not a version", key="required_versions", hint="write it as PEP 440 says")
+    return versions
 
 
 def _source(section: Section, name: str, version: str) -> Source:
@@ -361,10 +397,40 @@ def _jit_cache(section: Section | None) -> JitCache | None:
     cache = JitCache(
         variable=section.string("variable", pattern=r"[A-Z_][A-Z0-9_]*", what="an environment variable's name"),
         path=path,
-        clear=_patterns(section, "clear"),
-        locks=_patterns(section, "locks"),
+        clear=_jit_patterns(section, "clear"),
+        locks=_jit_patterns(section, "locks"),
         distributions=section.strings("distributions"),
         prebuilt=_patterns(section, "prebuilt"),
     )
+    if not cache.clear:
+        section.fail("`clear` names nothing", key="clear", hint="name what is removed below a version's folder")
+    _check_jit_locks(section, cache)
     section.finish()
     return cache
+
+
+def _jit_patterns(section: Section, key: str) -> tuple[str, ...]:
+    patterns = _patterns(section, key)
+    for pattern in patterns:
+        if "**" in pattern:
+            section.fail(f"{pattern!r} spans folders", key=key, hint="write it like */folder/*, folder by folder")
+    return patterns
+
+
+def _check_jit_locks(section: Section, cache: JitCache) -> None:
+    for lock in cache.locks:
+        *folders, name = lock.split("/")
+        if set(name) & set("*?") or any(set(part) & set("*?{}") and part != "*" for part in folders):
+            section.fail(
+                f"{lock!r} is no place of a lock: `*` may be a folder's whole name, `{{name}}` in the file's",
+                key="locks",
+                hint="write it like */folder/{name}.lock",
+            )
+        for pattern in cache.clear:
+            parts = pattern.split("/")
+            if any(part == "*" and parts[index : index + 1] != ["*"] for index, part in enumerate(folders)):
+                section.fail(
+                    f"the `*` of {lock!r} stands where {pattern!r} of `clear` has none",
+                    key="locks",
+                    hint="a `*` in `locks` stands for the same folder as in `clear`",
+                )

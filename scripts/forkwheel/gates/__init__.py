@@ -1,1 +1,1 @@
-"""Finding the conditions that keep a GPU out."""
+"""Find every condition of a source tree whose outcome differs between GPU architectures."""

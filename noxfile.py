@@ -1,0 +1,99 @@
+"""What a person runs: ``python3 noxfile.py -s SESSION``, or ``nox -s SESSION`` where nox is installed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import bootstrap  # noqa: E402
+
+try:
+    import nox
+except ModuleNotFoundError:
+    bootstrap.run_nox(ROOT, sys.argv[1:])
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = []
+nox.options.default_venv_backend = "virtualenv"
+
+
+def _forkwheel(session: nox.Session, *arguments: str) -> None:
+    """Run a forkwheel command and keep its exit code, which nox would turn into 1."""
+    program = str(bootstrap.environment(ROOT) / "bin" / "forkwheel")
+    code = subprocess.run([program, *arguments, *session.posargs], check=False).returncode
+    if code:
+        raise SystemExit(code)
+
+
+def _session(name: str):
+    """Declare a session that runs in the checkout's own environment, which is made once."""
+    return nox.session(name=name, python=False)
+
+
+def _groups(session: nox.Session, *names: str) -> None:
+    session.install("--editable", ".", *nox.project.dependency_groups(nox.project.load_toml(), *names))
+
+
+@_session("build")
+def build(session: nox.Session) -> None:
+    """Build any recipe: -- --recipe NAME-or-path."""
+    _forkwheel(session, "build")
+
+
+@_session("build-sm120")
+def build_sm120(session: nox.Session) -> None:
+    """Build SGLang and FlashInfer wheels for SM120 GPUs into dist/."""
+    _forkwheel(session, "build", "--recipe", "sm120")
+
+
+@_session("lock")
+def lock(session: nox.Session) -> None:
+    """Record what a recipe builds in its lock: -- --recipe NAME."""
+    _forkwheel(session, "lock")
+
+
+@_session("patches")
+def patches(session: nox.Session) -> None:
+    """Show, check or edit a patch series: -- --recipe NAME [--edit PATCH | --refresh | --new …]."""
+    _forkwheel(session, "patches")
+
+
+@_session("show")
+def show(session: nox.Session) -> None:
+    """Show what a wheel says of its own making: -- WHEEL."""
+    _forkwheel(session, "show")
+
+
+@_session("clear-jit-cache")
+def clear_jit_cache(session: nox.Session) -> None:
+    """Remove what the fork compiled on first use: [-- --all] [--dry-run] [--python PATH]."""
+    _forkwheel(session, "clear-jit-cache")
+
+
+@_session("bench-pipeline")
+def bench_pipeline(session: nox.Session) -> None:
+    """Compare the pipeline's speed with the hand-made way, as ratios."""
+    python = bootstrap.environment(ROOT) / "bin" / "python"
+    session.run(str(python), "tests/bench_pipeline.py", *session.posargs, external=True)
+
+
+@nox.session(name="tests", reuse_venv=True)
+def tests(session: nox.Session) -> None:
+    """Run the tests: -- tests/unit for those that need no network."""
+    _groups(session, "test")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session(name="lint", reuse_venv=True)
+def lint(session: nox.Session) -> None:
+    """Check style, types and the patch series."""
+    _groups(session, "lint")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+
+
+if __name__ == "__main__":
+    nox.main()

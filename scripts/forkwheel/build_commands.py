@@ -1,0 +1,141 @@
+"""The commands ``build`` and ``lock``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import datetime, timezone
+from pathlib import Path
+
+from forkwheel.cli import Commands
+from forkwheel.console import Console
+from forkwheel.cuda.jit_cache import clear_after_build
+from forkwheel.errors import VerificationError
+from forkwheel.explain import explanation_rows
+from forkwheel.fetch import FetchContext, parse_mirrors
+from forkwheel.outputs import write_outputs
+from forkwheel.pipeline import Workshop, build_all, open_workshop, plan_all
+from forkwheel.plan import Plan
+from forkwheel.recipe import SOURCE_KINDS, find_recipe, load_recipe
+from forkwheel.release.manifest import Built, manifest, read_manifest
+from forkwheel.relock import relock
+from forkwheel.store import Store
+
+
+def register(commands: Commands) -> None:
+    """Add ``build`` and ``lock``."""
+    build = commands.add("build", help="build the wheels of a recipe")
+    _add_source_options(build)
+    build.add_argument("--out", type=Path, default=Path("dist"), help="output folder (default: dist)")
+    build.add_argument("--explain", action="store_true", help="show the build keys and what changed; build nothing")
+    build.add_argument("--locked", action="store_true", help="refuse to build what the lock does not know")
+    build.add_argument("--keep-jit-cache", action="store_true", help="leave the JIT cache of this user as it is")
+    build.set_defaults(run=_build)
+    lock = commands.add("lock", help="build the wheels and record them in the recipe's lock")
+    _add_source_options(lock)
+    lock.add_argument("--inputs", action="store_true", help="choose the build requirements anew first")
+    lock.add_argument("--release", action="store_true", help="mark the revision as released: it can't change any more")
+    lock.set_defaults(run=_lock)
+
+
+def _add_source_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--recipe", required=True, help="name or path of the recipe")
+    parser.add_argument("--source", choices=SOURCE_KINDS, help="use this kind of source only")
+    parser.add_argument("--offline", action="store_true", help="use the cache alone")
+    parser.add_argument(
+        "--mirror", action="append", default=[], metavar="URL=PATH", help="fetch a git URL from another place"
+    )
+
+
+def _open(options: argparse.Namespace, console: Console) -> Workshop:
+    recipe = load_recipe(find_recipe(options.recipe, recipes=Path("recipes")))
+    context = FetchContext(
+        store=Store.default(),
+        log=console.bind(recipe.name),
+        offline=options.offline,
+        mirrors=parse_mirrors(options.mirror, os.environ),
+    )
+    return open_workshop(recipe, context=context, console=console)
+
+
+def _build(options: argparse.Namespace, console: Console) -> int:
+    started = _now()
+    shop = _open(options, console)
+    plans = plan_all(shop, kind=options.source)
+    previous = read_manifest(options.out / f"{shop.recipe.name}.manifest.json")
+    if options.explain:
+        return _explain(plans, previous, console)
+    _report_development(shop, plans, console, locked=options.locked)
+    built = build_all(shop, plans)
+    with console.bind(shop.recipe.name).stage("write"):
+        write_outputs(options.out, shop.recipe, built, started=started, finished=_now())
+    if not options.keep_jit_cache:
+        _clear_jit_caches(shop, built)
+    _summary(shop, built, console)
+    return 0
+
+
+def _explain(plans: tuple[Plan, ...], previous: dict[str, object] | None, console: Console) -> int:
+    explained = explanation_rows(plans, previous)
+    console.data({"schema": 1, "packages": [item.document() for item in explained]}) if console.json_mode else None
+    for item in explained:
+        console.table(
+            ("part", "value", item.against, ""), item.rows, title=f"{item.package} {item.version}  key {item.key}"
+        )
+    return 0
+
+
+def _report_development(shop: Workshop, plans: tuple[Plan, ...], console: Console, *, locked: bool) -> None:
+    for plan in plans:
+        if plan.revision:
+            continue
+        changed = plan.key.changes(dict(plan.locked.parts)) if plan.locked else ()
+        reason = "the lock has no such wheel yet"
+        if changed:
+            reason = "changed against the lock: " + ", ".join(name for name, _, _ in changed)
+        if locked:
+            raise VerificationError(
+                f"{plan.package.name}: key {plan.key.digest[:12]} is not in the lock of {shop.recipe.name} "
+                f"revision {shop.recipe.revision}: {reason}",
+                hint="run `nox -s lock` to record it, or build without --locked",
+            )
+        console.bind(plan.package.name).warning(f"development build {plan.version}: {reason}")
+
+
+def _clear_jit_caches(shop: Workshop, built: tuple[Built, ...]) -> None:
+    for item in built:
+        clear_after_build(
+            item.plan.package,
+            recipe=shop.recipe,
+            version=item.plan.version,
+            environment=os.environ,
+            home=Path.home(),
+            log=shop.log(item.plan),
+        )
+
+
+def _summary(shop: Workshop, built: tuple[Built, ...], console: Console) -> None:
+    for item in built:
+        if item.reused:
+            key = item.plan.key.digest[:12]
+            console.bind(item.plan.package.name).info(f"key {key} is unchanged: nothing was built")
+    if console.json_mode:
+        console.data(manifest(shop.recipe, built))
+    rows = [
+        (item.wheel.filename, f"{item.wheel.size / 1e6:.1f} MB", item.wheel.sha256, f"{item.seconds:.1f}")
+        for item in built
+    ]
+    console.table(("wheel", "size", "sha256", "seconds"), rows)
+
+
+def _lock(options: argparse.Namespace, console: Console) -> int:
+    shop = _open(options, console)
+    result = relock(shop, kind=options.source, inputs=options.inputs, release=options.release)
+    console.line(result.message, kind="done")
+    if console.json_mode:
+        console.data({"schema": 1, "revision": result.revision, "changed": result.changed})
+    return 0
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).replace(microsecond=0).isoformat()

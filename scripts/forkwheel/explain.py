@@ -1,0 +1,57 @@
+"""Why a build key is what it is, and which part of it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from forkwheel.plan import Plan
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A package's key, part by part, against the lock or the last build.
+
+    ``rows`` are (part, value, the other's value, ``changed`` or nothing).
+    """
+
+    package: str
+    version: str
+    key: str
+    against: str
+    rows: tuple[tuple[str, str, str, str], ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return the explanation for JSON."""
+        return {
+            "package": self.package,
+            "version": self.version,
+            "key": self.key,
+            "against": self.against,
+            "parts": [
+                {"part": part, "value": value, "other": other, "changed": bool(mark)}
+                for part, value, other, mark in self.rows
+            ],
+        }
+
+
+def explanation_rows(plans: tuple[Plan, ...], previous: Mapping[str, Any] | None) -> tuple[Explanation, ...]:
+    """Explain each plan's key against the lock, or where the lock has no such wheel, the last manifest."""
+    last = {package["name"]: package["parts"] for package in previous["packages"]} if previous else {}
+    return tuple(_explanation(plan, last.get(plan.package.name)) for plan in plans)
+
+
+def _explanation(plan: Plan, last: Mapping[str, str] | None) -> Explanation:
+    against, other = "nothing: neither lock nor earlier build", None
+    if plan.locked is not None:
+        against, other = f"lock of {plan.locked.version}", dict(plan.locked.parts)
+    elif last is not None:
+        against, other = "last build", dict(last)
+    changed = {name for name, _, _ in plan.key.changes(other)} if other is not None else set()
+    mine = dict(plan.key.parts)
+    rows = tuple(
+        (name, mine.get(name, "-"), (other or {}).get(name, "-"), "changed" if name in changed else "")
+        for name in sorted({*mine, *(other or {})})
+    )
+    return Explanation(plan.package.name, plan.version, plan.key.digest, against, rows)

@@ -1,0 +1,67 @@
+"""Git mirrors: remotes that are fetched from another URL or from a folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from forkwheel.errors import UsageError
+from forkwheel.fetch.masking import mask
+
+VARIABLE = "FORKWHEEL_GIT_MIRRORS"
+
+_SCP_LIKE = re.compile(r"[^/:]+:(?!:)")
+
+
+def parse_mirrors(options: Sequence[str], environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Read the ``--mirror URL=PATH`` options and the environment's mirrors.
+
+    ``FORKWHEEL_GIT_MIRRORS`` holds the same pairs, separated by white space. An option
+    outranks the environment, and an earlier pair a later one. Raise UsageError for a pair
+    without ``=`` and for a folder that does not exist.
+    """
+    pairs = [_parse(text, "--mirror") for text in options]
+    pairs += [_parse(text, VARIABLE) for text in environment.get(VARIABLE, "").split()]
+    return tuple(pairs)
+
+
+def apply_mirrors(url: str, mirrors: Sequence[tuple[str, str]]) -> str:
+    """Return what is fetched in place of ``url``: the first mirror of it, or the URL itself."""
+    for remote, replacement in mirrors:
+        if _same(remote) == _same(url):
+            return replacement
+    return url
+
+
+def is_local(url: str) -> bool:
+    """Tell whether a remote is a folder of this machine."""
+    return url.startswith("file://") or ("://" not in url and not _SCP_LIKE.match(url))
+
+
+def _parse(text: str, origin: str) -> tuple[str, str]:
+    url, equals, replacement = text.partition("=")
+    if not (url and equals and replacement):
+        raise UsageError(f"{origin}: {mask(text)!r} is not URL=PATH", hint="write the remote's URL, '=' and a path or URL")
+    for part in (url, replacement):
+        if part.startswith("-") or "::" in part.split("/")[0]:
+            raise UsageError(
+                f"{origin}: {mask(part)!r} is not a git remote", hint="a remote is a URL, HOST:PATH or a folder"
+            )
+    return url, _absolute(replacement, origin)
+
+
+def _absolute(replacement: str, origin: str) -> str:
+    if "://" in replacement:
+        return replacement
+    path = Path(replacement).expanduser()
+    if path.exists():
+        return os.path.abspath(path)
+    if _SCP_LIKE.match(replacement):
+        return replacement
+    raise UsageError(f"{origin}: there is no folder {replacement}", hint="give the path of a clone, bare or not")
+
+
+def _same(url: str) -> str:
+    return url.rstrip("/").removesuffix(".git")

@@ -1,0 +1,166 @@
+"""The Python modules of source trees: where a dotted name is defined, without importing anything."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(eq=False)
+class Binding:
+    """One way in which a name gets its value in a module."""
+
+    kind: str  # import, value, element, function, class
+    node: ast.AST
+    target: str = ""  # the dotted name that an import means
+    index: int | None = None  # the place in an unpacked tuple
+    depth: int = 0  # 1 where it stands in an `except` or `else`
+
+
+@dataclass(eq=False)
+class Module:
+    """One Python file: its text now, its syntax when it is asked for."""
+
+    name: str
+    root: str
+    path: str
+    text: str
+    is_package: bool
+    failures: list[str] = field(default_factory=list)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every identifier-like word of the file."""
+        return frozenset(_WORD.findall(self.text))
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The file's lines, without their ends."""
+        return self.text.split("\n")
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The syntax tree; a file that does not parse is an empty one and says so in ``failures``."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return ast.parse(self.text)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            line = getattr(error, "lineno", None) or 1
+            self.failures.append(f"{self.path}:{line}: does not parse: {getattr(error, 'msg', error)}")
+            return ast.Module(body=[], type_ignores=[])
+
+    @cached_property
+    def bindings(self) -> dict[str, list[Binding]]:
+        """What each top-level name is bound to, in order."""
+        found: dict[str, list[Binding]] = {}
+        for name, binding in _bindings(self, self.tree.body, 0):
+            found.setdefault(name, []).append(binding)
+        return found
+
+    @cached_property
+    def stars(self) -> tuple[str, ...]:
+        """The modules whose names all become this one's."""
+        return tuple(binding.target for binding in self.bindings.get("*", ()))
+
+    def absolute(self, name: str | None, level: int) -> str:
+        """Return the dotted name that a ``from`` clause means."""
+        if not level:
+            return name or ""
+        parts = self.name.split(".")
+        parts = parts[: len(parts) - level + (1 if self.is_package else 0)]
+        return ".".join([*parts, *([name] if name else [])])
+
+    def source(self, node: ast.AST) -> str:
+        """Return a node's text on one line."""
+        start, end = node.lineno - 1, node.end_lineno - 1  # type: ignore[attr-defined]
+        lines = [line.encode() for line in self.lines[start : end + 1]]
+        lines[-1] = lines[-1][: node.end_col_offset]  # type: ignore[attr-defined]
+        lines[0] = lines[0][node.col_offset :]  # type: ignore[attr-defined]
+        text = b"\n".join(lines).decode("utf-8", "replace")
+        return " ".join(re.sub(r"#[^\n]*\n", "\n", text).split()) if "\n" in text else text
+
+
+def _bindings(module: Module, body: list[ast.stmt], depth: int) -> Iterator[tuple[str, Binding]]:
+    for node in body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                target = alias.name if alias.asname else alias.name.split(".")[0]
+                yield alias.asname or target, Binding("import", node, target, depth=depth)
+        elif isinstance(node, ast.ImportFrom):
+            base = module.absolute(node.module, node.level)
+            for alias in node.names:
+                target = base if alias.name == "*" else f"{base}.{alias.name}"
+                yield alias.asname or alias.name, Binding("import", node, target, depth=depth)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name, Binding("function", node, depth=depth)
+        elif isinstance(node, ast.ClassDef):
+            yield node.name, Binding("class", node, depth=depth)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            for target_node in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                yield from _targets(target_node, node, depth)
+        else:
+            for field_name in ("body", "handlers", "orelse", "finalbody"):
+                inner = getattr(node, field_name, [])
+                deeper = depth + (field_name in ("handlers", "orelse"))
+                for child in inner:
+                    block = child.body if isinstance(child, ast.ExceptHandler) else [child]
+                    yield from _bindings(module, block, deeper)
+
+
+def _targets(target: ast.expr, node: ast.stmt, depth: int) -> Iterator[tuple[str, Binding]]:
+    if isinstance(target, ast.Name):
+        yield target.id, Binding("value", node, depth=depth)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for index, element in enumerate(target.elts):
+            if isinstance(element, ast.Name):
+                yield element.id, Binding("element", node, index=index, depth=depth)
+
+
+class Modules:
+    """All Python modules of some trees, found by dotted name."""
+
+    def __init__(self, texts: Mapping[str, Mapping[str, str]]) -> None:
+        """Take the text of every file, by root and then by path in it."""
+        self.by_name: dict[str, Module] = {}
+        self.all: list[Module] = []
+        for root, files in texts.items():
+            for path in sorted(files):
+                module = _module(root, path, files[path])
+                self.all.append(module)
+                for name in _names(path, files):
+                    self.by_name.setdefault(name, module)
+
+    def find(self, dotted: str) -> tuple[Module, str] | None:
+        """Split a dotted name into the longest module that exists and what is left."""
+        parts = dotted.split(".")
+        for length in range(len(parts), 0, -1):
+            module = self.by_name.get(".".join(parts[:length]))
+            if module is not None:
+                return module, ".".join(parts[length:])
+        return None
+
+
+def _module(root: str, path: str, text: str) -> Module:
+    parts = path[:-3].split("/")
+    is_package = parts[-1] == "__init__"
+    return Module(".".join(parts[:-1] if is_package else parts), root, path, text, is_package)
+
+
+def _names(path: str, files: Mapping[str, str]) -> Iterator[str]:
+    """Yield a file's dotted names: from the tree's root, and from the folder that holds its package."""
+    parts = path[:-3].split("/")
+    if parts[-1] == "__init__":
+        parts = parts[:-1]
+    yield ".".join(parts)
+    for start in range(1, len(parts)):
+        folder = "/".join(parts[:start])
+        if f"{folder}/__init__.py" not in files and f"{folder}/{parts[start]}/__init__.py" in files:
+            yield ".".join(parts[start:])

@@ -1,0 +1,75 @@
+"""The output folder: wheels, manifest, checksums and what was observed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from forkwheel.errors import UsageError
+from forkwheel.recipe import Recipe
+from forkwheel.release.manifest import Built, manifest, observed, read_manifest, write_json
+from forkwheel.store import copy_whole, write_whole
+from forkwheel.tree import sha256_file
+
+
+def write_outputs(dist: Path, recipe: Recipe, built: tuple[Built, ...], *, started: str, finished: str) -> list[Path]:
+    """Write a set of wheels and its records to ``dist`` and return the files.
+
+    Each file is replaced whole. Wheels that an earlier manifest of the same recipe lists and
+    that are not in this set are removed, so that the folder never mixes two sets.
+    """
+    document = manifest(recipe, built)
+    manifest_file = dist / f"{recipe.name}.manifest.json"
+    with _held(dist):
+        stale = _wheel_names(manifest_file) - {item.wheel.filename for item in built}
+        files = []
+        for item in built:
+            target = dist / item.wheel.filename
+            if not target.is_file() or sha256_file(target) != item.wheel.sha256:
+                copy_whole(item.wheel.path, target)
+            files.append(target)
+        write_whole(manifest_file, write_json(document))
+        for name in stale:
+            (dist / name).unlink(missing_ok=True)
+        files.append(manifest_file)
+        observed_file = dist / f"{recipe.name}.observed.json"
+        write_whole(observed_file, write_json(observed(recipe, built, started=started, finished=finished)))
+        sums = _sums(dist)
+        write_whole(dist / "SHA256SUMS", sums.encode())
+    return [*files, dist / "SHA256SUMS", observed_file]
+
+
+def _sums(dist: Path) -> str:
+    """List every wheel and manifest of the folder, of all recipes, in the form that sha256sum checks."""
+    listed: set[str] = set()
+    for file in dist.glob("*.manifest.json"):
+        listed |= {file.name, *_wheel_names(file)}
+    return "".join(f"{sha256_file(dist / name)}  {name}\n" for name in sorted(listed) if (dist / name).is_file())
+
+
+def _wheel_names(manifest_file: Path) -> set[str]:
+    document = read_manifest(manifest_file)
+    if document is None:
+        return set()
+    names = {package["wheel"]["filename"] for package in document["packages"]}
+    return {name for name in names if Path(name).name == name}
+
+
+@contextmanager
+def _held(dist: Path) -> Iterator[None]:
+    """Hold the folder against other runs that write to it."""
+    try:
+        dist.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(dist, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(
+            f"the output folder {dist} cannot be used: {error.strerror}", hint="give another one with --out"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,125 @@
+"""The manifest of a build (inputs and hashes only), and what was observed of one run."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forkwheel import __version__
+from forkwheel.patching.apply import Change
+from forkwheel.plan import Plan
+from forkwheel.recipe import GitSource, Recipe, Source
+from forkwheel.wheels.finish import Wheel
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Built:
+    """One package's wheel: what it was planned from, and how this run came by it.
+
+    ``seconds`` is what this run spent on it; ``reused`` tells that it was built before.
+    """
+
+    plan: Plan
+    wheel: Wheel
+    changes: tuple[Change, ...]
+    reused: bool
+    seconds: float
+
+
+def manifest(recipe: Recipe, built: tuple[Built, ...]) -> dict[str, Any]:
+    """Describe a set of wheels; the same inputs give the same document on every machine."""
+    return {
+        "schema": SCHEMA,
+        "recipe": {
+            "name": recipe.name,
+            "local": recipe.local,
+            "revision": recipe.revision,
+            "target": recipe.target,
+        },
+        "packages": [_package(item) for item in built],
+    }
+
+
+def _package(item: Built) -> dict[str, Any]:
+    plan = item.plan
+    return {
+        "name": plan.package.name,
+        "version": plan.version,
+        "upstream_version": plan.package.version,
+        "epoch": plan.package.epoch,
+        "development": plan.revision == 0,
+        "wheel": {"filename": item.wheel.filename, "sha256": item.wheel.sha256, "size": item.wheel.size},
+        "key": plan.key.digest,
+        "parts": dict(plan.key.parts),
+        "tree": plan.source.tree.digest,
+        "sources": [_source(source) for source in plan.package.sources],
+        "requires": dict(plan.required),
+        "patches": [_patch(patch) for patch in plan.series.patches],
+        "patched_files": {change.path: change.after.sha256 if change.after else None for change in item.changes},
+        "inputs": [
+            {"name": requirement.name, "version": requirement.version, "hashes": sorted(requirement.hashes)}
+            for requirement in plan.inputs
+        ],
+    }
+
+
+def _source(source: Source) -> dict[str, Any]:
+    if not isinstance(source, GitSource):
+        return {"kind": source.kind, "filename": source.filename, "sha256": source.sha256}
+    return {
+        "kind": "git",
+        "url": source.url,
+        "commit": source.commit,
+        "tag": source.tag,
+        "subdirectory": source.subdirectory,
+        "submodules": {submodule.path: submodule.commit for submodule in source.submodules},
+    }
+
+
+def _patch(patch: Any) -> dict[str, Any]:
+    return {
+        "name": patch.name,
+        "sha256": patch.sha256,
+        "description": patch.header.description,
+        "files": [file.path for file in patch.files],
+    }
+
+
+def observed(recipe: Recipe, built: tuple[Built, ...], *, started: str, finished: str) -> dict[str, Any]:
+    """Describe what differs from run to run: sources that served, host, times (ISO 8601, seconds)."""
+    return {
+        "schema": SCHEMA,
+        "recipe": recipe.name,
+        "started": started,
+        "finished": finished,
+        "host": {"platform": platform.platform(), "python": sys.version.split()[0], "forkwheel": __version__},
+        "packages": {
+            item.plan.package.name: {
+                "source": item.plan.source.source.kind,
+                "fetched": dict(item.plan.source.observed),
+                "reused": item.reused,
+                "seconds": round(item.seconds, 3),
+            }
+            for item in built
+        },
+    }
+
+
+def write_json(document: dict[str, Any]) -> bytes:
+    """Write a document in the one form that all records have."""
+    return (json.dumps(document, indent=2, sort_keys=True, ensure_ascii=True) + "\n").encode()
+
+
+def read_manifest(file: Path) -> dict[str, Any] | None:
+    """Read a manifest that an earlier run wrote; None where there is none that can be read."""
+    try:
+        document = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) and document.get("schema") == SCHEMA else None

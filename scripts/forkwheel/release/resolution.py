@@ -1,0 +1,253 @@
+"""Resolve build requirements into the inputs' lock: pip chooses the versions, the index tells the files.
+
+One choice of versions serves every Python and machine: pip resolves for the oldest Python,
+and what other Pythons need beside that is added until nothing is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from build import BuildException, BuildSystemTableValidationError, ProjectBuilder
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.tags import compatible_tags, cpython_tags
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from forkwheel.console import Log
+from forkwheel.errors import BuildError
+from forkwheel.recipe import Package
+from forkwheel.release.index_files import index_files
+from forkwheel.release.inputs import Inputs, LockedRequirement, PackageInputs
+from forkwheel.store import Store
+from forkwheel.wheels.build import build_requires
+from forkwheel.wheels.environment import build_environment
+from forkwheel.wheels.pip import index_settings, pip_environment, run_pip
+
+PYTHONS = ((3, 10), (3, 11), (3, 12), (3, 13))
+MACHINES = ("x86_64", "aarch64")
+_ROUNDS = 10
+
+Host = tuple[tuple[int, int], str]
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A distribution that pip chose, and what it requires in turn."""
+
+    name: str
+    version: str
+    requires: tuple[Requirement, ...]
+    requires_python: str
+
+
+def resolve_package(
+    package: Package, tree: Path, *, version: str, constraints: Sequence[str], store: Store, log: Log
+) -> PackageInputs:
+    """Pin the build requirements of the project in ``tree``, which is left as it is.
+
+    ``constraints`` narrow the choice. Backends may ask for more than pyproject.toml says: they
+    are asked, in an environment of what was pinned so far. Raise FetchError where the index
+    has no version or no file that serves.
+    """
+    requires = build_system_requires(tree)
+    with store.temporary() as temporary:
+        requirements = _pinned(requires, constraints=constraints, folder=temporary, log=log)
+        python = build_environment(requirements, store=store, log=log)
+        copy = temporary / "tree"
+        shutil.copytree(tree, copy, symlinks=True)
+        more = build_requires(copy, package, version=version, python=python, dest=temporary)
+        if not more <= set(requires):
+            log.info(f"the build backend asks for more: {', '.join(sorted(more))}")
+            requirements = _pinned([*requires, *sorted(more)], constraints=constraints, folder=temporary, log=log)
+    return PackageInputs(package.name, requires, tuple(constraints), requirements)
+
+
+def resolve_inputs(
+    projects: Iterable[tuple[Package, Path, str]], *, previous: Inputs | None, store: Store, log: Log
+) -> tuple[PackageInputs, ...]:
+    """Pin the build requirements of each (package, tree, version) anew.
+
+    The constraints of ``previous`` are kept. ``inputs.lock_text`` turns the result into the lock's text.
+    """
+    kept = {canonicalize_name(part.package): part.constraints for part in previous.parts} if previous else {}
+    return tuple(
+        resolve_package(
+            package,
+            tree,
+            version=version,
+            constraints=kept.get(canonicalize_name(package.name), ()),
+            store=store,
+            log=log,
+        )
+        for package, tree, version in projects
+    )
+
+
+def build_system_requires(tree: Path) -> tuple[str, ...]:
+    """Return what a tree's pyproject.toml needs for its build, sorted; raise BuildError where it is unsound."""
+    try:
+        return tuple(sorted(ProjectBuilder(tree).build_system_requires))
+    except (BuildException, BuildSystemTableValidationError) as error:
+        raise BuildError(f"{tree} cannot be built: {error}", hint="see its pyproject.toml") from error
+
+
+def _pinned(
+    requires: Sequence[str], *, constraints: Sequence[str], folder: Path, log: Log
+) -> tuple[LockedRequirement, ...]:
+    chosen, hosts = _resolve(requires, constraints=constraints, folder=folder)
+    needed = {name: distribution for name, distribution in chosen.items() if name in hosts}
+    versions = {name: distribution.version for name, distribution in needed.items()}
+    files = index_files(
+        versions,
+        usable=lambda name, filename: any(_usable(filename, host) for host in hosts[name]),
+        folder=folder / "empty",
+    )
+    locked = []
+    for name, distribution in sorted(needed.items()):
+        _check_pythons(distribution)
+        unserved = [host for host in hosts[name] if not any(_usable(file, host) for file, _ in files[name])]
+        if unserved:
+            log.warning(f"{name} {distribution.version} has no wheel for {_described(unserved)}: no build there")
+        locked.append(LockedRequirement(name, distribution.version, _marker(hosts[name]), files[name]))
+    return tuple(locked)
+
+
+def _resolve(
+    requires: Sequence[str], *, constraints: Sequence[str], folder: Path
+) -> tuple[dict[str, _Chosen], dict[str, set[Host]]]:
+    """Have pip choose versions until they satisfy every host, and say which host needs what."""
+    roots = [Requirement(text) for text in requires]
+    extra: set[str] = set()
+    for _ in range(_ROUNDS):
+        chosen = _ask_pip([*(_bare(root) for root in roots), *sorted(extra)], constraints=constraints, folder=folder)
+        hosts: dict[str, set[Host]] = {}
+        missing: set[str] = set()
+        for host in product(PYTHONS, MACHINES):
+            for requirement in _closure(roots, chosen, host=host):
+                name = canonicalize_name(requirement.name)
+                hosts.setdefault(name, set()).add(host)
+                if name not in chosen:
+                    missing.add(_bare(requirement))
+        if not missing:
+            return chosen, hosts
+        extra |= missing
+    raise BuildError(
+        f"the build requirements {', '.join(requires)} cannot be resolved", hint="narrow them with `constraints`"
+    )
+
+
+def _bare(requirement: Requirement) -> str:
+    """Spell a requirement without its marker, so that pip resolves it on any host."""
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    return f"{requirement.name}{extras}{requirement.specifier}"
+
+
+def _closure(roots: Iterable[Requirement], chosen: Mapping[str, _Chosen], *, host: Host) -> Iterator[Requirement]:
+    """Yield all that ``roots`` require on a host, each (name, extra) once."""
+    waiting = [root for root in roots if _holds(root.marker, host, extra="")]
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        yield requirement
+        for extra in ("", *sorted(requirement.extras)):
+            if (name, extra) in seen or name not in chosen:
+                continue
+            seen.add((name, extra))
+            waiting += [child for child in chosen[name].requires if _holds(child.marker, host, extra=extra)]
+
+
+def _holds(marker: Marker | None, host: Host, *, extra: str) -> bool:
+    """Evaluate a marker for a host; one that holds for some patch release of its Python holds."""
+    if marker is None:
+        return not extra
+    (major, minor), machine = host
+    for micro in (0, 99):
+        environment = {
+            "implementation_name": "cpython",
+            "implementation_version": f"{major}.{minor}.{micro}",
+            "os_name": "posix",
+            "platform_machine": machine,
+            "platform_python_implementation": "CPython",
+            "platform_system": "Linux",
+            "python_full_version": f"{major}.{minor}.{micro}",
+            "python_version": f"{major}.{minor}",
+            "sys_platform": "linux",
+            "extra": extra,
+        }
+        if marker.evaluate(environment):
+            return True
+    return False
+
+
+def _ask_pip(requirements: Sequence[str], *, constraints: Sequence[str], folder: Path) -> dict[str, _Chosen]:
+    """Return what pip would install for the oldest Python, by canonical name."""
+    if not requirements:
+        return {}
+    working, report = folder / "empty", folder / "report.json"
+    working.mkdir(exist_ok=True)
+    (folder / "requires.txt").write_text("\n".join(requirements), encoding="utf-8")
+    (folder / "constraints.txt").write_text("\n".join(constraints), encoding="utf-8")
+    options = ["--dry-run", "--ignore-installed", "--only-binary", ":all:", "--target", str(folder / "target")]
+    python = ["--python-version", "{}.{}".format(*PYTHONS[0]), "--report", str(report), "--quiet"]
+    files = ["-r", str(folder / "requires.txt"), "-c", str(folder / "constraints.txt")]
+    run_pip(["install", *options, *python, *files], folder=working, environment=pip_environment(folder=working))
+    return {chosen.name: chosen for chosen in _report(json.loads(report.read_bytes()))}
+
+
+def _report(report: Mapping[str, list[dict[str, dict[str, list[str] | str]]]]) -> Iterator[_Chosen]:
+    for item in report["install"]:
+        metadata = item["metadata"]
+        yield _Chosen(
+            name=canonicalize_name(str(metadata["name"])),
+            version=str(metadata["version"]),
+            requires=tuple(Requirement(text) for text in metadata.get("requires_dist", [])),
+            requires_python=str(metadata.get("requires_python", "")),
+        )
+
+
+def _check_pythons(chosen: _Chosen) -> None:
+    specifier = SpecifierSet(chosen.requires_python)
+    for major, minor in PYTHONS:
+        if not specifier.contains(f"{major}.{minor}.99"):
+            raise BuildError(
+                f"{chosen.name} {chosen.version} requires Python {chosen.requires_python}, which excludes {major}.{minor}",
+                hint="choose another version with the lock's `constraints`",
+            )
+
+
+def _marker(hosts: set[Host]) -> str | None:
+    """Say in a marker on which hosts something is needed; None means on all of them."""
+    every = set(product(PYTHONS, MACHINES))
+    if hosts == every:
+        return None
+    clauses = []
+    for python in PYTHONS:
+        machines = [machine for machine in MACHINES if (python, machine) in hosts]
+        clause = f'python_version == "{python[0]}.{python[1]}"'
+        if len(machines) == len(MACHINES):
+            clauses.append(clause)
+        elif machines:
+            clauses.append(f'{clause} and platform_machine == "{machines[0]}"')
+    return " or ".join(clauses)
+
+
+def _described(hosts: Iterable[Host]) -> str:
+    return ", ".join(f"Python {major}.{minor} on {machine}" for (major, minor), machine in sorted(hosts))
+
+
+def _usable(filename: str, host: Host) -> bool:
+    """Say whether a wheel installs on some Linux of that Python and machine."""
+    python, machine = host
+    tags = parse_wheel_filename(filename)[3]
+    linux = [tag.platform for tag in tags if "linux" in tag.platform and tag.platform.endswith(f"_{machine}")]
+    supported = {*cpython_tags(python, platforms=linux)}
+    supported |= {*compatible_tags(python, interpreter=f"cp{python[0]}{python[1]}", platforms=linux)}
+    return bool(tags & supported)

@@ -1,0 +1,129 @@
+"""Build a wheel: run the project's own backend in a fixed environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from build import BuildBackendException, BuildException, ProjectBuilder
+from build import BuildSystemTableValidationError
+
+from forkwheel.console import Log
+from forkwheel.errors import BuildError
+from forkwheel.recipe import Package
+
+_SHOWN_LINES = 20
+_UMASK = 0o022
+
+
+def build_wheel(tree: Path, package: Package, *, version: str, python: Path, dest: Path, log: Log) -> Path:
+    """Build the wheel of the project in ``tree`` into the folder ``dest``, and return its path.
+
+    ``tree`` is a private copy: backends write into it. ``python`` runs the backend and has its
+    requirements. What the backend says goes to a log file in ``dest``; its last lines are in
+    the BuildError that a failure raises.
+    """
+    dest.mkdir(parents=True, exist_ok=True)
+    log_file = dest / f"{package.name}.build.log"
+    try:
+        log_file.write_bytes(b"")
+        with tempfile.TemporaryDirectory(dir=dest, prefix=".build-") as private:
+            backend = _Backend(Path(private), package=package, version=version, python=python, log_file=log_file)
+            built = ProjectBuilder(tree, python_executable=str(python), runner=backend.run).build(
+                "wheel", dest, _settings(package, version=version)
+            )
+        path = Path(built)
+        log.info(f"the backend built {path.name}")
+    except BuildBackendException as error:
+        raise BuildError(
+            f"the build backend of {package.name} failed; its last lines:\n{_tail(log_file) or error}",
+            hint=f"the whole output is in {log_file}",
+        ) from error
+    except (BuildException, BuildSystemTableValidationError) as error:
+        raise BuildError(
+            f"{package.name} cannot be built: {error}", hint="see the tree's pyproject.toml, and the patches on it"
+        ) from error
+    except OSError as error:
+        raise BuildError(
+            f"the wheel of {package.name} cannot be built in {dest}: {error.strerror or error}",
+            hint="see that the disk has room and that the folder can be written to",
+        ) from error
+    return path
+
+
+def build_requires(tree: Path, package: Package, *, version: str, python: Path, dest: Path) -> set[str]:
+    """Return the requirements that the backend itself asks for, beyond those in pyproject.toml."""
+    log_file = dest / f"{package.name}.requires.log"
+    log_file.write_bytes(b"")
+    with tempfile.TemporaryDirectory(dir=dest, prefix=".build-") as private:
+        backend = _Backend(Path(private), package=package, version=version, python=python, log_file=log_file)
+        builder = ProjectBuilder(tree, python_executable=str(python), runner=backend.run)
+        try:
+            return builder.get_requires_for_build("wheel", _settings(package, version=version))
+        except (BuildException, BuildBackendException) as error:
+            raise BuildError(
+                f"the build backend of {package.name} failed; its last lines:\n{_tail(log_file) or error}",
+                hint="see the tree's pyproject.toml",
+            ) from error
+
+
+def _settings(package: Package, *, version: str) -> dict[str, str]:
+    return {name: value.replace("{version}", version) for name, value in package.config_settings}
+
+
+def _tail(log_file: Path) -> str:
+    text = log_file.read_text(encoding="utf-8", errors="replace")
+    lines = [line for line in text.splitlines() if line.strip()]
+    return "\n".join(lines[-_SHOWN_LINES:])
+
+
+class _Backend:
+    """Runs the backend's hooks in an environment that is the same on every host."""
+
+    def __init__(self, private: Path, *, package: Package, version: str, python: Path, log_file: Path) -> None:
+        self._log_file = log_file
+        self._environment = _environment(private, package=package, version=version, python=python)
+
+    def run(
+        self, command: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
+    ) -> None:
+        """Run one hook, as ``build`` asks; all that it prints goes to the log file."""
+        with self._log_file.open("ab") as output:
+            subprocess.run(
+                list(command),
+                cwd=cwd,
+                env={**self._environment, **(extra_environ or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                umask=_UMASK,
+                check=True,
+            )
+
+
+def _environment(private: Path, *, package: Package, version: str, python: Path) -> dict[str, str]:
+    """Return the backend's environment, of which nothing is the person's.
+
+    PATH holds the build environment alone: a git or hg found there would describe the
+    checkout that happens to lie above the tree. A recipe that needs a host's tool names a
+    PATH of its own in `environment`.
+    """
+    home, temporary = private / "home", private / "tmp"
+    home.mkdir()
+    temporary.mkdir()
+    return {
+        "PATH": os.fspath(python.parent),
+        "HOME": os.fspath(home),
+        "TMPDIR": os.fspath(temporary),
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "SOURCE_DATE_EPOCH": str(package.epoch),
+        "PYTHONHASHSEED": "0",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUTF8": "1",
+        **{name: value.replace("{version}", version) for name, value in package.environment},
+    }

@@ -1,0 +1,143 @@
+"""Build environments: isolated, made of locked requirements, and cached by what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from packaging.markers import Marker
+from packaging.tags import Tag, sys_tags
+from packaging.utils import parse_wheel_filename
+
+from forkwheel.console import Log
+from forkwheel.errors import BuildError, FetchError, ForkwheelError, PinMismatchError
+from forkwheel.release.inputs import LockedRequirement
+from forkwheel.store import Store, remove_tree, write_whole
+from forkwheel.wheels.pip import PipError, pip_environment, run_pip
+
+_FORMAT = 1
+_COMPLETE = "complete"
+
+
+def build_environment(
+    requirements: tuple[LockedRequirement, ...], *, store: Store, log: Log, offline: bool = False
+) -> Path:
+    """Return the Python executable of an environment that holds exactly ``requirements``.
+
+    It is made once and cached; one that a killed run left half made is made anew. Raise
+    FetchError where it would need the index and ``offline`` forbids that, PinMismatchError
+    where the index serves other files than the lock names.
+    """
+    wanted = tuple(requirement for requirement in requirements if _applies(requirement))
+    digest = environment_digest(wanted)
+    folder = store.path("envs", digest)
+    python = folder / "bin" / "python"
+    with store.lock(f"env-{digest}", waiting=lambda: log.info("waiting for another run's build environment")):
+        if (folder / _COMPLETE).is_file() and python.exists():
+            return python
+        if offline:
+            raise FetchError(
+                f"the build environment for {log.package} is not in the cache, and --offline forbids fetching it",
+                hint="run once without --offline",
+            )
+        _check_platform(wanted)
+        _make(folder, wanted, store=store, log=log)
+        return python
+
+
+def environment_digest(requirements: Iterable[LockedRequirement]) -> str:
+    """Name an environment by what is installed in it and by the Python that runs it."""
+    parts = {
+        "format": _FORMAT,
+        "python": [platform.python_implementation(), platform.python_version(), sys.platform, platform.machine()],
+        "prefix": sys.base_prefix,
+        "requirements": sorted([item.name, item.version, *item.hashes] for item in requirements),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _applies(requirement: LockedRequirement) -> bool:
+    return requirement.marker is None or Marker(requirement.marker).evaluate()
+
+
+def _check_platform(requirements: Iterable[LockedRequirement]) -> None:
+    """Refuse, before anything is fetched, a requirement that is locked for other platforms only."""
+    supported = frozenset(sys_tags())
+    for requirement in requirements:
+        if requirement.files and not any(_tags(file) & supported for file, _ in requirement.files):
+            raise BuildError(
+                f"{requirement.name} {requirement.version} is locked without a wheel for Python "
+                f"{platform.python_version()} on {sys.platform} {platform.machine()}",
+                hint="use CPython 3.10 to 3.13 on Linux x86_64 or aarch64, or write the inputs' lock anew",
+            )
+
+
+def _tags(filename: str) -> frozenset[Tag]:
+    return parse_wheel_filename(filename)[3]
+
+
+def _make(folder: Path, requirements: tuple[LockedRequirement, ...], *, store: Store, log: Log) -> None:
+    """Make the environment in its place (it cannot be moved), and mark it complete at the very end."""
+    log.info(f"making a build environment of {len(requirements)} locked requirements")
+    try:
+        if folder.exists():
+            remove_tree(folder)
+        _make_venv(folder)
+        with store.temporary() as temporary:
+            _install(folder, requirements, temporary=temporary)
+        write_whole(folder / _COMPLETE, b"")
+    except ForkwheelError:
+        raise
+    except OSError as error:
+        raise BuildError(
+            f"the build environment cannot be written to {folder}: {error.strerror or error}",
+            hint="see that the disk of the cache (FORKWHEEL_CACHE) has room",
+        ) from error
+
+
+def _make_venv(folder: Path) -> None:
+    command = [sys.executable, "-I", "-m", "venv", "--without-pip", str(folder)]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise BuildError(
+            f"python -m venv failed: {(result.stdout + result.stderr).strip()[-500:]}",
+            hint="install Python's venv module (Debian and Ubuntu: python3-venv)",
+        )
+
+
+def _install(folder: Path, requirements: tuple[LockedRequirement, ...], *, temporary: Path) -> None:
+    if not requirements:
+        return
+    file = temporary / "requirements.txt"
+    file.write_text("".join(f"{requirement.line()}\n" for requirement in requirements), encoding="utf-8")
+    working = temporary / "empty"
+    working.mkdir()
+    python = str(folder / "bin" / "python")
+    options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--no-warn-script-location"]
+    try:
+        run_pip(
+            ["--python", python, "install", *options, "-r", str(file)],
+            folder=working,
+            environment=pip_environment(folder=working),
+        )
+    except PipError as error:
+        raise _explained(error) from error
+
+
+def _explained(error: PipError) -> ForkwheelError:
+    if "DO NOT MATCH THE HASHES" in error.output:
+        return PinMismatchError(
+            f"a build requirement is not what the inputs' lock pins: {error.message}",
+            hint="the index serves another file than the one that was locked; do not use it before you know why",
+        )
+    if "No matching distribution" in error.output or "Could not find a version" in error.output:
+        return FetchError(
+            f"a build requirement is not to be had: {error.message}",
+            hint="see that the index that pip is configured with is reachable and holds the locked version",
+        )
+    return BuildError(f"the build environment cannot be made: {error.message}", hint=error.hint)

@@ -1,0 +1,173 @@
+"""RECORD: the list of a wheel's members with their digests, and wheels read against it."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from forkwheel.errors import VerificationError
+from forkwheel.wheels.archive import Member
+
+_HINT = "the wheel is damaged or was changed after it was built; build or download it again"
+_UNLISTED = ("RECORD.jws", "RECORD.p7s")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One member as RECORD lists it: a digest such as ``sha256=…`` and a size in bytes."""
+
+    digest: str
+    size: str
+
+
+def digest_of(content: bytes, *, algorithm: str = "sha256") -> str:
+    """Return a digest as RECORD spells it: URL-safe base64 without padding."""
+    encoded = base64.urlsafe_b64encode(hashlib.new(algorithm, content).digest())
+    return f"{algorithm}={encoded.rstrip(b'=').decode()}"
+
+
+def write_record(members: Iterable[Member], *, name: str) -> bytes:
+    """Return the text of the RECORD named ``name`` that lists ``members`` and itself."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for member in members:
+        writer.writerow((member.name, digest_of(member.content), len(member.content)))
+    writer.writerow((name, "", ""))
+    return text.getvalue().encode()
+
+
+def parse_record(content: bytes, *, wheel: str) -> dict[str, Row]:
+    """Read a RECORD; raise VerificationError on a malformed row or a member that is listed twice."""
+    rows: dict[str, Row] = {}
+    try:
+        parsed = list(csv.reader(io.StringIO(content.decode(), newline=""), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise VerificationError(f"{wheel}: RECORD cannot be read: {error}", hint=_HINT) from error
+    for number, row in enumerate(parsed, 1):
+        if len(row) != 3:
+            raise VerificationError(f"{wheel}: RECORD row {number} has {len(row)} fields, not 3: {row}", hint=_HINT)
+        name, digest, size = row
+        if name in rows:
+            raise VerificationError(f"{wheel}: RECORD lists {name} twice", hint=_HINT)
+        rows[name] = Row(digest, size)
+    return rows
+
+
+def check_record(contents: Mapping[str, bytes], *, record: str, wheel: str) -> None:
+    """Check every member against RECORD, and every row of RECORD against the members."""
+    rows = parse_record(contents[record], wheel=wheel)
+    for name in rows:
+        if name not in contents:
+            raise VerificationError(f"{wheel}: RECORD lists {name}, which is not in the archive", hint=_HINT)
+    for name, content in contents.items():
+        if name == record or name in _signatures(record):
+            continue
+        if name not in rows:
+            raise VerificationError(f"{wheel}: {name} is in the archive but RECORD does not list it", hint=_HINT)
+        _check_row(name, content, rows[name], wheel=wheel)
+
+
+def _signatures(record: str) -> tuple[str, ...]:
+    folder = record.rpartition("/")[0]
+    return tuple(f"{folder}/{name}" for name in _UNLISTED)
+
+
+def _check_row(name: str, content: bytes, row: Row, *, wheel: str) -> None:
+    if row.size != str(len(content)):
+        raise VerificationError(
+            f"{wheel}: {name} has {len(content)} bytes, RECORD says {row.size or 'nothing'}", hint=_HINT
+        )
+    algorithm = row.digest.partition("=")[0]
+    if algorithm not in ("sha256", "sha384", "sha512"):
+        raise VerificationError(
+            f"{wheel}: RECORD gives {name} the digest {row.digest!r}, which is no SHA-256 or stronger", hint=_HINT
+        )
+    found = digest_of(content, algorithm=algorithm)
+    if found != row.digest:
+        raise VerificationError(f"{wheel}: {name} has {found}, RECORD says {row.digest}", hint=_HINT)
+
+
+@dataclass(frozen=True)
+class WheelName:
+    """What a wheel's file name says; ``name`` is in its canonical spelling."""
+
+    filename: str
+    name: str
+    version: Version
+
+    @classmethod
+    def parse(cls, filename: str) -> WheelName:
+        """Read a file name; raise VerificationError where it is no wheel's."""
+        try:
+            name, version, _, _ = parse_wheel_filename(filename)
+        except InvalidWheelFilename as error:
+            raise VerificationError(f"{filename} is no wheel's file name: {error}", hint="name a .whl file") from error
+        return cls(filename, name, version)
+
+    def dist_info(self, names: Iterable[str]) -> str:
+        """Return the one ``NAME-VERSION.dist-info`` folder among the members, which must be this wheel's own."""
+        folders = {name.partition("/")[0] for name in names if "/" in name}
+        found = sorted(folder for folder in folders if folder.endswith(".dist-info"))
+        if len(found) != 1:
+            listed = ", ".join(found) or "none"
+            raise VerificationError(f"{self.filename} has not one .dist-info folder but: {listed}", hint=_HINT)
+        name, _, version = found[0].removesuffix(".dist-info").partition("-")
+        if canonicalize_name(name) != self.name or not _same_version(version, self.version):
+            raise VerificationError(f"{self.filename} holds {found[0]}, which is another name or version", hint=_HINT)
+        return found[0]
+
+
+def _same_version(text: str, version: Version) -> bool:
+    try:
+        return Version(text.replace("_", "-")) == version
+    except InvalidVersion:
+        return False
+
+
+@contextmanager
+def open_wheel(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a wheel whose members' names are safe and distinct; raise VerificationError otherwise."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            seen: set[str] = set()
+            for info in archive.infolist():
+                _check_info(info, seen, wheel=path.name)
+                seen.add(info.filename)
+            yield archive
+    except FileNotFoundError:
+        raise VerificationError(f"{path}: no such file", hint="check the path") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise VerificationError(f"{path.name} is no sound archive: {error}", hint=_HINT) from error
+
+
+def _check_info(info: zipfile.ZipInfo, seen: set[str], *, wheel: str) -> None:
+    name = info.orig_filename
+    parts = name.removesuffix("/").split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\\" in name or "\0" in name or ":" in parts[0]:
+        raise VerificationError(f"{wheel}: a member is named {name!r}, which is unsafe", hint=_HINT)
+    if name in seen:
+        raise VerificationError(f"{wheel}: the archive holds {name} twice", hint=_HINT)
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise VerificationError(f"{wheel}: {name} is neither a file nor a folder", hint=_HINT)
+
+
+def read_members(archive: zipfile.ZipFile) -> list[Member]:
+    """Read every file of an archive, in its order, with the executable bit."""
+    return [
+        Member(info.filename, archive.read(info), executable=bool(info.external_attr >> 16 & 0o100))
+        for info in archive.infolist()
+        if not info.is_dir()
+    ]
