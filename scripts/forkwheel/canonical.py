@@ -60,6 +60,13 @@ def package_settings(package: Package) -> dict[str, str]:
             toml_table("[[package.generated]]", [("path", item.path), ("text", item.text)])
             for item in package.generated
         ),
+        "substitute": "\n".join(
+            toml_table(
+                "[[package.substitute]]",
+                [("path", item.path), ("text", item.text), ("replacement", item.replacement)],
+            )
+            for item in package.substitutions
+        ),
         "environment": "\n".join(_pairs("[package.environment]", package.environment)),
         "config_settings": "\n".join(_pairs("[package.config_settings]", package.config_settings)),
     }
@@ -99,5 +106,6 @@ def canonical_recipe(
         *_pairs("[package.required_versions]", sorted(required.items())),
     ]
     settings = package_settings(package)
-    tables += [settings[key] for key in ("environment", "config_settings", "generated", "sources") if key in settings]
+    for table in ("environment", "config_settings", "generated", "substitute", "sources"):
+        tables += [settings[table]] if table in settings else []
     return "\n".join(tables)

@@ -129,9 +129,8 @@ def _make(shop: Workshop, plan: Plan, slot: Path) -> None:
 
 
 def _verify(plan: Plan, wheel: Wheel, changes: tuple[Change, ...], tree: Tree) -> None:
-    names = member_names(wheel.path)
-    paths = (entry.path for entry in tree.entries)
-    verify_wheel(wheel.path, must_contain=expected_members(plan.package, changes, members=names, tree=paths))
+    expected = expected_members(plan.package, changes, members=member_names(wheel.path), tree=tree)
+    verify_wheel(wheel.path, must_contain=expected)
 
 
 def _check_lock(plan: Plan, wheel: Wheel) -> None:

@@ -109,24 +109,49 @@ def _altered(root: Path, entry: Entry, how: str) -> VerificationError:
 
 
 def write_generated(tree: Tree, package: Package, *, version: str) -> Tree:
-    """Write the files that the recipe generates, and the list of the tree's files where it asks for one.
+    """Write what the recipe generates into a tree: files, substitutions, and the list of the tree's files.
 
-    Raises RecipeError where a generated file is in the tree already.
+    Raises RecipeError where a generated file is in the tree already, or a text to be
+    substituted does not stand exactly once in its file.
     """
     contents = {item.path: item.text.replace("{version}", version).encode() for item in package.generated}
     if package.manifest_file is not None:
         names = [*(entry.path for entry in tree.entries), *contents, package.manifest_file]
         contents[package.manifest_file] = "".join(f"{name}\n" for name in sorted(names)).encode()
     present = tree.by_path()
-    entries = list(tree.entries)
-    for name, content in contents.items():
+    for name in contents:
         if name in present:
             raise RecipeError(
                 f"{package.name}: {name} is generated, but the source has it too",
                 hint=f"add {name!r} to `exclude`",
             )
+    contents |= _substituted(tree, package, version=version)
+    entries = dict(present)
+    for name, content in contents.items():
         (tree.root / name).parent.mkdir(parents=True, exist_ok=True)
         (tree.root / name).write_bytes(content)
-        (tree.root / name).chmod(0o644)
-        entries.append(Entry(name, REGULAR, sha256(content).hexdigest()))
-    return Tree(tree.root, tuple(sorted(entries)))
+        mode = present[name].mode if name in present else REGULAR
+        (tree.root / name).chmod(0o755 if mode == EXECUTABLE else 0o644)
+        entries[name] = Entry(name, mode, sha256(content).hexdigest())
+    return Tree(tree.root, tuple(sorted(entries.values())))
+
+
+def _substituted(tree: Tree, package: Package, *, version: str) -> dict[str, bytes]:
+    contents: dict[str, bytes] = {}
+    present = tree.by_path()
+    for item in package.substitutions:
+        if item.path not in present or present[item.path].mode == SYMLINK:
+            raise RecipeError(
+                f"`substitute` of {package.name}: the source has no file {item.path}", hint="correct the path"
+            )
+        content = contents.get(item.path) or (tree.root / item.path).read_bytes()
+        found = content.count(item.text.encode())
+        if found != 1:
+            raise RecipeError(
+                f"`substitute` of {package.name}: {item.text!r} stands {found} times in {item.path}, not once",
+                hint="give a text that stands there exactly once",
+            )
+        contents[item.path] = content.replace(
+            item.text.encode(), item.replacement.replace("{version}", version).encode()
+        )
+    return contents

@@ -81,6 +81,19 @@ class GeneratedFile:
 
 
 @dataclass(frozen=True)
+class Substitution:
+    """A text that stands exactly once in a file of the patched tree, and what replaces it.
+
+    ``{version}`` in the replacement becomes the full version: this is how a version that a
+    project states in a file, such as pyproject.toml, is set.
+    """
+
+    path: str
+    text: str
+    replacement: str
+
+
+@dataclass(frozen=True)
 class JitCache:
     """Where a package keeps what it compiled on first use.
 
@@ -120,6 +133,7 @@ class Package:
     exclude: tuple[str, ...]
     executable: tuple[str, ...]
     generated: tuple[GeneratedFile, ...]
+    substitutions: tuple[Substitution, ...]
     manifest_file: str | None
     version_file: str | None
     requires: tuple[str, ...]
@@ -237,6 +251,7 @@ def _package(section: Section) -> Package:
         exclude=_patterns(section, "exclude"),
         executable=_patterns(section, "executable"),
         generated=tuple(_generated(child) for child in section.sections("generated")),
+        substitutions=tuple(_substitution(child) for child in section.sections("substitute")),
         manifest_file=_tree_path(section, "manifest_file"),
         version_file=_tree_path(section, "version_file"),
         requires=_requires(section),
@@ -387,6 +402,14 @@ def _generated(section: Section) -> GeneratedFile:
     generated = GeneratedFile(path, section.string("text"))
     section.finish()
     return generated
+
+
+def _substitution(section: Section) -> Substitution:
+    path = _tree_path(section, "path", required=True)
+    assert path is not None
+    substitution = Substitution(path, section.string("text"), section.string("replacement"))
+    section.finish()
+    return substitution
 
 
 def _jit_cache(section: Section | None) -> JitCache | None:

@@ -8,6 +8,7 @@ from forkwheel.errors import VerificationError
 from forkwheel.patching.apply import Change
 from forkwheel.patterns import matches
 from forkwheel.recipe import Package
+from forkwheel.tree import Tree
 
 
 def members_of(path: str, *, members: Iterable[str], tree: Iterable[str]) -> tuple[str, ...]:
@@ -35,16 +36,18 @@ def _shared(path: str, member: str) -> int:
 
 
 def expected_members(
-    package: Package, changes: tuple[Change, ...], *, members: Iterable[str], tree: Iterable[str]
+    package: Package, changes: tuple[Change, ...], *, members: Iterable[str], tree: Tree
 ) -> Mapping[str, str | None]:
     """Map each member that a wheel must hold to its SHA-256, or to None where any content will do.
 
-    Raises VerificationError where a patched file is in no member, or a deleted one still is.
+    ``tree`` is the tree that the wheel was built from. Raises VerificationError where a
+    patched file is in no member, or a deleted one still is.
     """
-    members, tree = tuple(members), tuple(tree)
+    members = tuple(members)
+    entries = tree.by_path()
     expected: dict[str, str | None] = dict.fromkeys(package.must_contain)
     for change in changes:
-        holding = members_of(change.path, members=members, tree=(*tree, change.path))
+        holding = members_of(change.path, members=members, tree=(*entries, change.path))
         if change.after is None and holding:
             raise VerificationError(
                 f"{holding[0]} is in the wheel, but the series deletes {change.path}",
@@ -56,5 +59,5 @@ def expected_members(
                 hint="if it is not meant to be in the wheel, list it under `not_shipped` in the recipe",
             )
         if change.after is not None:
-            expected |= dict.fromkeys(holding, change.after.sha256)
+            expected |= dict.fromkeys(holding, entries[change.path].sha256)
     return expected

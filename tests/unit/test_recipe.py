@@ -37,6 +37,11 @@ text = '''
 __version__ = "{{version}}"
 '''
 
+[[package.substitute]]
+path = "pyproject.toml"
+text = 'version = "1.2.3"'
+replacement = 'version = "{{version}}"'
+
 [[package.source]]
 kind = "git"
 url = "https://host.example/one.git"
@@ -89,29 +94,29 @@ FAULTS = {
     "short commit": (
         f'commit = "{COMMIT}"\n\n[[package.source.sub',
         'commit = "0123"\n\n[[package.source.sub',
-        27,
+        32,
         "full commit",
     ),
     "upper-case commit": (
         f'path = "3rdparty/lib"\ncommit = "{COMMIT}"',
         f'path = "3rdparty/lib"\ncommit = "{COMMIT.upper()}"',
-        31,
+        36,
         "full commit",
     ),
-    "bad sha256": (f'one_pkg-1.2.3.tar.gz"\nsha256 = "{SHA}"', 'one_pkg-1.2.3.tar.gz"\nsha256 = "abc"', 36, "SHA-256"),
+    "bad sha256": (f'one_pkg-1.2.3.tar.gz"\nsha256 = "{SHA}"', 'one_pkg-1.2.3.tar.gz"\nsha256 = "abc"', 41, "SHA-256"),
     "bad target": ('target = "sm_120a"', 'target = "12.0"', 5, "target such as sm_120a"),
     "missing series": ('series = "patches"', 'series = "elsewhere"', 11, "series 'elsewhere' does not exist"),
-    "bad kind": ('kind = "sdist"\nfilename = "two', 'kind = "zip"\nfilename = "two', 45, "one of git, sdist, wheel"),
-    "local version": ('version = "2.0"', 'version = "2.0+x"', 40, "not a normalised public version"),
-    "unnormalised version": ('version = "2.0"', 'version = "2.0.0-rc1"', 40, "not a normalised public version"),
-    "file of another version": ('"two-2.0.tar.gz"', '"two-2.1.tar.gz"', 46, "is not of two 2.0"),
-    "file of another project": ('"two-2.0.tar.gz"', '"three-2.0.tar.gz"', 46, "is not of two 2.0"),
-    "file name with folder": ('"two-2.0.tar.gz"', '"a/two-2.0.tar.gz"', 46, "without folders"),
+    "bad kind": ('kind = "sdist"\nfilename = "two', 'kind = "zip"\nfilename = "two', 50, "one of git, sdist, wheel"),
+    "local version": ('version = "2.0"', 'version = "2.0+x"', 45, "not a normalised public version"),
+    "unnormalised version": ('version = "2.0"', 'version = "2.0.0-rc1"', 45, "not a normalised public version"),
+    "file of another version": ('"two-2.0.tar.gz"', '"two-2.1.tar.gz"', 51, "is not of two 2.0"),
+    "file of another project": ('"two-2.0.tar.gz"', '"three-2.0.tar.gz"', 51, "is not of two 2.0"),
+    "file name with folder": ('"two-2.0.tar.gz"', '"a/two-2.0.tar.gz"', 51, "without folders"),
     "path that leaves": ('"licenses/**"', '"../licenses/**"', 12, "not a plain relative path"),
     "absolute path": ('path = "one/_version.py"', 'path = "/etc/passwd"', 19, "not a plain relative path"),
-    "unpinned requirement": ('"one_pkg==1.2.3"', '"one_pkg>=1.2.3"', 42, "does not pin one version"),
-    "foreign requirement": ('"one_pkg==1.2.3"', '"torch==2.9.1"', 42, "no package of this recipe"),
-    "password in url": ("https://host", "https://user:secret@host", 26, "`url` holds a password"),
+    "unpinned requirement": ('"one_pkg==1.2.3"', '"one_pkg>=1.2.3"', 47, "does not pin one version"),
+    "foreign requirement": ('"one_pkg==1.2.3"', '"torch==2.9.1"', 47, "no package of this recipe"),
+    "password in url": ("https://host", "https://user:secret@host", 31, "`url` holds a password"),
     "bad local": ('local = "demo"', 'local = "De.mo"', 3, "lower-case word"),
     "epoch before zip": ("epoch = 1700000000\nseries", "epoch = 1\nseries", 10, "below 315532800"),
     "environment value": ('VERSION = "{version}"', "VERSION = 1", 16, "`environment.VERSION` must be a string"),
@@ -119,7 +124,7 @@ FAULTS = {
         'kind = "git"\nurl = "https://host.example/one.git"\n'
         + f'commit = "{COMMIT}"\n\n[[package.source.submodule]]\npath = "3rdparty/lib"\ncommit = "{COMMIT}"',
         f'kind = "sdist"\nfilename = "one_pkg-1.2.3.tar.gz"\nsha256 = "{SHA}"',
-        30,
+        35,
         "two sources of kind sdist",
     ),
 }
@@ -148,7 +153,7 @@ def test_a_package_given_twice_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path, RECIPE + "\n" + second.replace('"two"', '"Two"'))
     with pytest.raises(RecipeError, match="package 'Two' is given twice") as caught:
         load_recipe(file)
-    assert f"{file}:50:" in caught.value.message
+    assert f"{file}:55:" in caught.value.message
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:

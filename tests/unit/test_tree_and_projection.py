@@ -7,33 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support import PACKAGE
 
 from forkwheel.errors import RecipeError, VerificationError
 from forkwheel.patterns import matches
 from forkwheel.projection import copy_tree, project, projection_id, write_generated
-from forkwheel.recipe import FileSource, GeneratedFile, Package
+from forkwheel.recipe import GeneratedFile, Substitution
 from forkwheel.tree import Tree, scan
-
-PACKAGE = Package(
-    name="demo",
-    version="1.0",
-    epoch=1_700_000_000,
-    sources=(FileSource("sdist", "demo-1.0.tar.gz", "0" * 64),),
-    series=None,
-    include=(),
-    exclude=(),
-    executable=(),
-    generated=(),
-    manifest_file=None,
-    version_file=None,
-    requires=(),
-    required_versions=(),
-    must_contain=(),
-    not_shipped=(),
-    environment=(),
-    config_settings=(),
-    jit_cache=None,
-)
 
 
 def make(root: Path, files: dict[str, str]) -> Path:
@@ -158,3 +138,20 @@ def test_a_generated_file_that_the_source_has_is_refused(tmp_path: Path) -> None
 
 def test_an_empty_tree_has_a_digest() -> None:
     assert len(Tree(Path(), ()).digest) == 64
+
+
+def test_a_substitution_sets_the_version_where_a_project_states_it(tmp_path: Path) -> None:
+    package = replace(PACKAGE, substitutions=(Substitution("p.toml", 'version = "1.0"', 'version = "{version}"'),))
+    tree = write_generated(scan(make(tmp_path, {"p.toml": 'a\nversion = "1.0"\n'})), package, version="1.0+demo.1")
+    assert (tmp_path / "p.toml").read_text() == 'a\nversion = "1.0+demo.1"\n'
+    assert tree.entries == scan(tmp_path).entries
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("none", "stands 0 times"), ("v v", "stands 2 times"), (None, "no file")]
+)
+def test_a_substitution_that_does_not_fit_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
+    package = replace(PACKAGE, substitutions=(Substitution("p", "v", "w"),))
+    tree = scan(make(tmp_path, {"p" if text else "q": text or ""}))
+    with pytest.raises(RecipeError, match=message):
+        write_generated(tree, package, version="1")

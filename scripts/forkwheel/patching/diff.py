@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from forkwheel.patching.fault import Place
 from forkwheel.patching.hunks import check_hunks
@@ -158,7 +159,7 @@ class _Reader:
             self._place.fail("a misplaced or misspelt `\\` line", hint="it is `\\ No newline at end of file`, once")
         lines[-1] = Line(lines[-1].kind, lines[-1].content[:-1])
 
-    def _fail_body(self, header: Place, lines: list[Line], *, old_count: int, new_count: int) -> None:
+    def _fail_body(self, header: Place, lines: list[Line], *, old_count: int, new_count: int) -> NoReturn:
         if self._peek().rstrip(b"\r\n") == b"" and self._peek():
             self._place.fail(
                 "an empty line inside a hunk", hint="an editor stripped the space that starts an empty context line"
@@ -171,7 +172,7 @@ class _Reader:
             hint=_RECREATE,
         )
 
-    def _fail_unexpected(self, *, after: Hunk | None = None) -> None:
+    def _fail_unexpected(self, *, after: Hunk | None = None) -> NoReturn:
         line = self._peek()
         if line.startswith(_BINARY):
             self._place.fail("a binary hunk", hint="patches change text only; leave binary files to the source")

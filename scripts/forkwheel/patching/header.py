@@ -45,8 +45,8 @@ def read_header(lines: Sequence[bytes], *, file: Path, allow_todo: bool = False)
             field.place.fail(f"unknown field `{name}`", hint=f"the fields known here are: {known}")
         if not field.value:
             field.place.fail(f"`{name}` is empty", hint="fill it in, or remove it where it is optional")
-        if field.value.startswith(TODO) and not allow_todo:
-            field.place.fail(f"`{name}` is still to be filled in", hint="replace the TODO")
+        if not allow_todo and any(line.startswith(TODO) for line in field.value.split("\n")):
+            field.place.fail(f"`{name}` is still to be filled in", hint="replace the lines that start with TODO")
     for name in REQUIRED:
         if name not in fields:
             Place(file, 1).fail(f"the header lacks `{name}:`", hint=f"required are: {', '.join(REQUIRED)}")
@@ -87,7 +87,8 @@ def _fields(lines: Sequence[bytes], file: Path) -> tuple[dict[str, _Field], int]
                 f"`{match[1]}` is given twice; first at line {fields[match[1]].place.line}", hint="remove one of them"
             )
         last = fields[match[1]] = _Field(place, match[2].strip())
-    Place(file, max(len(lines), 1)).fail("no blank line ends the header", hint="a blank line stands before the diff")
+    end = Place(file, max(len(lines), 1))
+    return end.fail("no blank line ends the header", hint="a blank line stands before the diff")
 
 
 def _header_text(line: bytes, place: Place) -> str:
@@ -116,7 +117,7 @@ def _date(field: _Field) -> date:
             return date.fromisoformat(field.value)
     except ValueError:
         pass
-    field.place.fail(f"`Last-Update` is {field.value!r}, which is no date", hint="write YYYY-MM-DD")
+    return field.place.fail(f"`Last-Update` is {field.value!r}, which is no date", hint="write YYYY-MM-DD")
 
 
 def _drop_after(field: _Field | None) -> Version | None:

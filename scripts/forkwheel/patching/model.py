@@ -1,7 +1,7 @@
-"""What a patch is made of: header, files, hunks and lines, as frozen values.
+r"""What a patch is made of: header, files, hunks and lines, as frozen values.
 
 Contents are bytes. A line's bytes include its newline; a line without one stands where
-the patch says ``\\ No newline at end of file``. Paths are POSIX and relative to the tree,
+the patch says ``\ No newline at end of file``. Paths are POSIX and relative to the tree,
 decoded with ``surrogateescape``. Every line number counts from 1 in the patch file.
 """
 

@@ -1,0 +1,314 @@
+"""Evaluate Python expressions for every architecture at once, in three-valued logic."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from forkwheel.gates import operators, primitives
+from forkwheel.gates.names import Names
+from forkwheel.gates.objects import (
+    Bound,
+    ClassRef,
+    External,
+    FunctionRef,
+    Identity,
+    Instance,
+    ModuleRef,
+    Partial,
+    Scope,
+)
+from forkwheel.gates.values import (
+    Unknown,
+    Value,
+    Varying,
+    conjunction,
+    holds_unknown,
+    join,
+    lift,
+    negate,
+    per_arch,
+    text_of,
+    truth,
+    varying,
+)
+
+_MOST_ITEMS = 64
+
+
+class Evaluator(Names):
+    """Evaluates expressions; statements and calls of the trees' own functions are its subclass's."""
+
+    # Parameters of which it is known that an architecture is looked for in them, and how the
+    # architecture is written there (90, (9, 0), "sm_90" ...), one for each architecture.
+    memberships: dict[tuple[str, str], Varying]
+
+    def evaluate(self, node: ast.expr, scope: Scope) -> Value:
+        """Evaluate an expression; what is not understood is unknown, never an error."""
+        handler: Callable[[ast.expr, Scope], Value] | None = getattr(self, f"_{type(node).__name__.lower()}", None)
+        return handler(node, scope) if handler else Unknown(scope.module.source(node))
+
+    def _constant(self, node: ast.Constant, scope: Scope) -> Value:
+        return node.value
+
+    def _name(self, node: ast.Name, scope: Scope) -> Value:
+        return self.name(node.id, scope)
+
+    def _attribute_chain(self, node: ast.Attribute) -> str | None:
+        return f"{node.value.id}.{node.attr}" if isinstance(node.value, ast.Name) else None
+
+    def _attribute(self, value: Value, name: object, scope: object = None, text: str = "") -> Value:  # type: ignore[override]
+        if isinstance(value, ast.Attribute) and isinstance(name, Scope):
+            return self._attribute_node(value, name)
+        assert isinstance(name, str)
+        assert isinstance(scope, Scope)
+        return super()._attribute(value, name, scope, text)
+
+    def _attribute_node(self, node: ast.Attribute, scope: Scope) -> Value:
+        chain = self._attribute_chain(node)
+        inner: Scope | None = scope
+        while chain and inner is not None:
+            if chain in inner.names:
+                return inner.names[chain]
+            inner = inner.outer
+        value = self.evaluate(node.value, scope)
+        if node.attr == "arch" and isinstance(node.value, ast.Call) and "get_current_target" in scope.module.source(node):
+            return varying(arch.number for arch in self.archs)
+        return self.attribute(value, node.attr, scope, scope.module.source(node))
+
+    def _tuple(self, node: ast.Tuple, scope: Scope) -> Value:
+        return lift(lambda *items: tuple(items), *self._items(node.elts, scope))
+
+    def _list(self, node: ast.List, scope: Scope) -> Value:
+        return lift(lambda *items: list(items), *self._items(node.elts, scope))
+
+    def _set(self, node: ast.Set, scope: Scope) -> Value:
+        def build(*items: Value) -> Value:
+            try:
+                return frozenset(items)
+            except TypeError:
+                return Unknown(scope.module.source(node))
+
+        return lift(build, *self._items(node.elts, scope))
+
+    def _items(self, elements: list[ast.expr], scope: Scope) -> list[Value]:
+        items: list[Value] = []
+        for element in elements:
+            if isinstance(element, ast.Starred):
+                spread = self.evaluate(element.value, scope)
+                known = isinstance(spread, (tuple, list, set, frozenset))
+                items += list(spread) if known else [Unknown(scope.module.source(element))]
+            else:
+                items.append(self.evaluate(element, scope))
+        return items
+
+    def _dict(self, node: ast.Dict, scope: Scope) -> Value:
+        if any(key is None for key in node.keys) or len(node.keys) > 4 * _MOST_ITEMS:
+            return Unknown(scope.module.source(node))
+        keys = [self.evaluate(key, scope) for key in node.keys if key is not None]
+        values = [self.evaluate(value, scope) for value in node.values]
+
+        def build(*items: Value) -> Value:
+            try:
+                return dict(zip(items[: len(keys)], items[len(keys) :], strict=True))
+            except TypeError:
+                return Unknown(scope.module.source(node))
+
+        return lift(build, *keys, *values)
+
+    def _boolop(self, node: ast.BoolOp, scope: Scope) -> Value:
+        every = isinstance(node.op, ast.And)
+        operands = []
+        for operand in node.values:
+            operands.append(self.evaluate(operand, scope))
+            if not isinstance(operands[-1], Varying) and truth(operands[-1]) is not every:
+                if not isinstance(truth(operands[-1]), Unknown):
+                    break
+        return lift(lambda *values: conjunction(values, every=every), *operands)
+
+    def _unaryop(self, node: ast.UnaryOp, scope: Scope) -> Value:
+        value = self.evaluate(node.operand, scope)
+        if isinstance(node.op, ast.Not):
+            return lift(negate, value)
+        text = scope.module.source(node)
+        return lift(lambda v: -v if isinstance(v, (int, float)) and isinstance(node.op, ast.USub) else Unknown(text), value)
+
+    def _binop(self, node: ast.BinOp, scope: Scope) -> Value:
+        left, right = self.evaluate(node.left, scope), self.evaluate(node.right, scope)
+        text = scope.module.source(node)
+        return lift(lambda a, b: operators.binary(type(node.op), a, b, text), left, right)
+
+    def _compare(self, node: ast.Compare, scope: Scope) -> Value:
+        left = self.evaluate(node.left, scope)
+        parts = []
+        for operator, comparator in zip(node.ops, node.comparators, strict=True):
+            right = self.evaluate(comparator, scope)
+            if isinstance(operator, (ast.In, ast.NotIn)):
+                self._note_membership(left, right)
+            kind = type(operator)
+            parts.append(lift(lambda a, b, kind=kind: operators.compare(kind, a, b), left, right))
+            left = right
+        return parts[0] if len(parts) == 1 else lift(lambda *values: conjunction(values, every=True), *parts)
+
+    def _note_membership(self, left: Value, right: Value) -> None:
+        if isinstance(left, Varying) and isinstance(right, Unknown) and right.origin and not holds_unknown(left.values):
+            self.memberships.setdefault(right.origin, left)
+
+    def _ifexp(self, node: ast.IfExp, scope: Scope) -> Value:
+        test = lift(truth, self.evaluate(node.test, scope))
+        body, other = self.evaluate(node.body, scope), self.evaluate(node.orelse, scope)
+        text = scope.module.source(node)
+
+        def choose(decided: Value, yes: Value, no: Value) -> Value:
+            return join(yes, no, text=text) if isinstance(decided, Unknown) else yes if decided else no
+
+        return lift(choose, test, body, other)
+
+    def _namedexpr(self, node: ast.NamedExpr, scope: Scope) -> Value:
+        value = self.evaluate(node.value, scope)
+        scope.names[node.target.id] = value
+        return value
+
+    def _joinedstr(self, node: ast.JoinedStr, scope: Scope) -> Value:
+        text = scope.module.source(node)
+        pieces = [self.evaluate(part, scope) for part in node.values]
+
+        def glue(*values: Value) -> Value:
+            return Unknown(text) if any(map(holds_unknown, values)) else "".join(map(str, values))
+
+        return lift(glue, *pieces)
+
+    def _formattedvalue(self, node: ast.FormattedValue, scope: Scope) -> Value:
+        value = self.evaluate(node.value, scope)
+        plain = node.format_spec is None and node.conversion in (-1, 115)
+        text = scope.module.source(node.value)
+        known = (str, int, float, tuple)
+        return lift(lambda v: str(v) if plain and isinstance(v, known) and not holds_unknown(v) else Unknown(text), value)
+
+    def _subscript(self, node: ast.Subscript, scope: Scope) -> Value:
+        value = self.evaluate(node.value, scope)
+        text = scope.module.source(node)
+        if isinstance(node.slice, ast.Slice):
+            bounds = [self.evaluate(part, scope) if part else None for part in (node.slice.lower, node.slice.upper)]
+            return lift(lambda v, a, b: operators.subscript(v, slice(a, b), text), value, *bounds)
+        index = self.evaluate(node.slice, scope)
+        return lift(lambda v, i: operators.subscript(v, i, text), value, index)
+
+    def _listcomp(self, node: ast.ListComp, scope: Scope) -> Value:
+        return self._comprehension(node.elt, node.generators, scope, scope.module.source(node))
+
+    _setcomp = _generatorexp = _listcomp
+
+    def _comprehension(self, element: ast.expr, generators: list[ast.comprehension], scope: Scope, text: str) -> Value:
+        source = self.evaluate(generators[0].iter, scope)
+        if len(generators) != 1 or not any(isinstance(v, (tuple, list, set, frozenset)) for v in per_arch(source, 1)):
+            return Unknown(text)
+
+        def build(position: int) -> Value:
+            items: Value = per_arch(source, len(self.archs))[position]
+            if not isinstance(items, (tuple, list, set, frozenset)) or len(items) > _MOST_ITEMS:
+                return Unknown(text)
+            kept = []
+            for item in items:
+                inner = Scope(scope.module, {}, scope, scope.owner, scope.key, scope.depth)
+                self.assign(generators[0].target, item, inner)
+                tests = [per_arch(self.evaluate(test, inner), len(self.archs))[position] for test in generators[0].ifs]
+                decided = truth(conjunction(tests, every=True))
+                if isinstance(decided, Unknown):
+                    return Unknown(text)
+                if decided:
+                    kept.append(per_arch(self.evaluate(element, inner), len(self.archs))[position])
+            return kept
+
+        return varying(build(position) for position in range(len(self.archs)))
+
+    def assign(self, target: ast.expr, value: Value, scope: Scope) -> None:
+        """Bind a target, unpacking tuples."""
+        if isinstance(target, ast.Name):
+            scope.names[target.id] = value
+        elif isinstance(target, ast.Attribute) and (chain := self._attribute_chain(target)):
+            scope.names[chain] = value
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for index, element in enumerate(target.elts):
+                text = f"{text_of(value)}[{index}]" if not isinstance(value, Varying) else scope.module.source(element)
+                self.assign(element, lift(lambda v, i=index, t=text: operators.subscript(v, i, t), value), scope)
+
+    def _lambda(self, node: ast.Lambda, scope: Scope) -> Value:
+        return FunctionRef(scope.module, node, f"{scope.key}.<lambda>", outer=scope)
+
+    def _call(self, node: ast.Call, scope: Scope) -> Value:
+        text = scope.module.source(node)
+        function = self.evaluate(node.func, scope)
+        arguments = self._items(node.args, scope)
+        keywords = {k.arg: self.evaluate(k.value, scope) for k in node.keywords if k.arg}
+        if isinstance(function, Unknown) and isinstance(node.func, ast.Attribute):
+            return self._method_call(node.func, arguments, scope, text)
+        return self.call(function, arguments, keywords, scope, text)
+
+    def _method_call(self, node: ast.Attribute, arguments: list[Value], scope: Scope, text: str) -> Value:
+        receiver = self.evaluate(node.value, scope)
+        if isinstance(receiver, Varying) or not isinstance(receiver, Unknown):
+            return lift(lambda r, *a: operators.method(r, node.attr, list(a), text), receiver, *arguments)
+        return Unknown(text)
+
+    def call(self, function: Value, arguments: list[Value], keywords: dict[str, Value], scope: Scope, text: str) -> Value:
+        """Call a value; a callable that depends on the architecture is called for each."""
+        if isinstance(function, Varying):
+            results = [self.call(each, arguments, keywords, scope, text) for each in function.values]
+            return varying(per_arch(result, len(self.archs))[i] for i, result in enumerate(results))
+        if isinstance(function, Partial):
+            merged = {**dict(function.keywords), **keywords}
+            return self.call(function.function, [*function.arguments, *arguments], merged, scope, text)
+        if isinstance(function, Identity):
+            return arguments[0] if arguments else Unknown(text)
+        if isinstance(function, External):
+            return self._external(function.name, arguments, keywords, scope, text)
+        if isinstance(function, ClassRef):
+            return self.construct(function, arguments, keywords, text)
+        if isinstance(function, (FunctionRef, Bound)):
+            return self.run(function, arguments, keywords, scope, text)
+        return Unknown(text)
+
+    def construct(self, cls: ClassRef, arguments: list[Value], keywords: dict[str, Value], text: str) -> Value:
+        """Make an instance; an enumeration is asked for its member."""
+        if self._is_enum(cls):
+            return Unknown(text)
+        fields = [n.target.id for n in cls.node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)]
+        bases = {b.attr if isinstance(b, ast.Attribute) else getattr(b, "id", "") for b in cls.node.bases}
+        if "NamedTuple" in bases and len(arguments) + len(keywords) == len(fields):
+            return lift(lambda *values: tuple(values), *arguments, *[keywords[f] for f in fields[len(arguments) :] if f in keywords])
+        return Instance(cls)
+
+    def run(
+        self, function: FunctionRef | Bound, arguments: list[Value], keywords: dict[str, Value], scope: Scope, text: str
+    ) -> Value:
+        """Run a function of the trees."""
+        raise NotImplementedError
+
+    def _external(
+        self, name: str, arguments: list[Value], keywords: dict[str, Value], scope: Scope, text: str
+    ) -> Value:
+        if name == "functools.partial" and arguments:
+            return Partial(arguments[0], tuple(arguments[1:]), tuple(keywords.items()))
+        if name in ("functools.lru_cache", "functools.cache") and arguments and callable_value(arguments[0]):
+            return arguments[0]
+        if name == "builtins.getattr" and len(arguments) >= 2 and isinstance(arguments[1], (str, Varying)):
+            return lift(lambda n: self._getattr(arguments[0], n, scope, text), arguments[1])
+        if name == "builtins.map" and len(arguments) == 2 and isinstance(arguments[1], (list, tuple)):
+            return [self.call(arguments[0], [item], {}, scope, text) for item in arguments[1]]
+        if name.startswith("builtins."):
+            if name == "builtins.hasattr" or keywords:
+                return Unknown(text)
+            return lift(lambda *values: operators.builtin(name[9:], list(values), text), *arguments)
+        result = primitives.call(name, arguments, self.archs, text)
+        return varying(result) if isinstance(result, tuple) else result
+
+    def _getattr(self, value: Value, name: Value, scope: Scope, text: str) -> Value:
+        if not isinstance(name, str) or isinstance(value, (Unknown, External)):
+            return Unknown(text)
+        return self.attribute(value, name, scope, text)
+
+
+def callable_value(value: Value) -> bool:
+    """Tell whether a value can be called and be followed."""
+    return isinstance(value, (FunctionRef, Bound, Partial, ModuleRef))
