@@ -10,7 +10,7 @@ from hashlib import sha256
 from forkwheel.canonical import package_settings
 from forkwheel.patching.series import Series
 from forkwheel.recipe import Package, Recipe
-from forkwheel.release.inputs import LockedRequirement
+from forkwheel.release.inputs import LockedRequirement, PackageInputs, lock_text
 
 BUILD_FORMAT = 1
 """Raised when, and only when, forkwheel writes other bytes from the same inputs."""
@@ -43,7 +43,7 @@ def build_key(
     tree_digest: str,
     series: Series,
     required: Mapping[str, str],
-    inputs: tuple[LockedRequirement, ...],
+    inputs: PackageInputs,
 ) -> Key:
     """Compute a package's build key.
 
@@ -56,23 +56,27 @@ def build_key(
         "recipe/local": recipe.local,
         "recipe/target": recipe.target,
         "series": " ".join(patch.name for patch in series.patches),
+        "inputs": _digest(lock_text([inputs])),
     }
     parts |= {f"setting/{name}": _short(text) for name, text in package_settings(package).items()}
     parts |= {f"patch/{patch.name}": patch.sha256 for patch in series.patches}
     parts |= {f"requires/{requirement}": version for requirement, version in required.items()}
-    parts |= {f"input/{item.name}": _input(item) for item in inputs}
+    parts |= {f"input/{item.name}": _input(item) for item in inputs.requirements}
     return Key(tuple(sorted(parts.items())))
 
 
 def _short(text: str) -> str:
     """Keep what a person can read; name longer text by its digest."""
-    return text if len(text) <= 64 and "\n" not in text else "sha256:" + sha256(text.encode()).hexdigest()
+    return text if len(text) <= 64 and "\n" not in text else _digest(text)
+
+
+def _digest(text: str) -> str:
+    return "sha256:" + sha256(text.encode()).hexdigest()
 
 
 def _input(item: LockedRequirement) -> str:
-    digest = sha256("\n".join(sorted(item.hashes)).encode()).hexdigest()
-    marker = f"; {item.marker}" if item.marker else ""
-    return f"{item.version}{marker} sha256:{digest}"
+    marker = f" ; {item.marker}" if item.marker else ""
+    return f"{item.version}{marker}"
 
 
 def released_version(package: Package, *, local: str, revision: int) -> str:

@@ -15,10 +15,12 @@ from forkwheel.patching.apply import Change, check_series, write_changes
 from forkwheel.plan import Plan, make_plans
 from forkwheel.projection import copy_tree, write_generated
 from forkwheel.recipe import Recipe
-from forkwheel.release.inputs import Inputs, inputs_file, load_inputs
+from forkwheel.release import inputs as inputs_lock
+from forkwheel.release.inputs import Inputs
 from forkwheel.release.lock import WheelsLock, load_lock, wheels_lock_file
 from forkwheel.release.manifest import Built
 from forkwheel.release.records import wheel_records
+from forkwheel.release.resolution import build_system_requires
 from forkwheel.shipped import expected_members
 from forkwheel.store import Store
 from forkwheel.tree import Entry, Tree, sha256_file
@@ -49,10 +51,11 @@ class Workshop:
 
 
 def open_workshop(recipe: Recipe, *, context: FetchContext, console: Console) -> Workshop:
-    """Read the locks that belong to a recipe."""
+    """Read the locks that belong to a recipe; those that are missing are empty."""
+    file = recipe.folder / inputs_lock.FILENAME
     return Workshop(
         recipe=recipe,
-        inputs=load_inputs(inputs_file(recipe.folder)),
+        inputs=inputs_lock.load_inputs(file) if file.exists() else Inputs(file, ()),
         lock=load_lock(wheels_lock_file(recipe.folder)),
         context=context,
         console=console,
@@ -107,7 +110,10 @@ def _make(shop: Workshop, plan: Plan, slot: Path) -> None:
             patched = write_changes(changes, copy_tree(plan.source.tree, work / "tree"))
             tree = write_generated(patched.tree, package, version=plan.version)
         with log.stage("environment"):
-            python = build_environment(plan.inputs, store=shop.store, log=log, offline=shop.context.offline)
+            shop.inputs.check_requires(package.name, build_system_requires(tree.root))
+            python = build_environment(
+                plan.inputs.requirements, store=shop.store, log=log, offline=shop.context.offline
+            )
         with log.stage("build"):
             raw = build_wheel(tree.root, package, version=plan.version, python=python, dest=work / "raw", log=log)
         with log.stage("pack"):
@@ -118,7 +124,7 @@ def _make(shop: Workshop, plan: Plan, slot: Path) -> None:
                 package=package,
                 version=plan.version,
                 requires=dict(plan.required),
-                records=wheel_records(shop.recipe, plan, inputs=shop.inputs),
+                records=wheel_records(shop.recipe, plan),
                 dest=made,
             )
         with log.stage("verify"):

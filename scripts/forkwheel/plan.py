@@ -15,7 +15,7 @@ from forkwheel.fetch import FetchContext
 from forkwheel.key import Key, build_key, development_version, released_version
 from forkwheel.patching.series import Series, check_expiry, load_series
 from forkwheel.recipe import Package, Recipe
-from forkwheel.release.inputs import Inputs, LockedRequirement
+from forkwheel.release.inputs import Inputs, PackageInputs
 from forkwheel.release.lock import LockedWheel, Revision, WheelsLock
 from forkwheel.sources import SourceTree, source_tree
 
@@ -31,7 +31,7 @@ class Plan:
     package: Package
     source: SourceTree
     series: Series
-    inputs: tuple[LockedRequirement, ...]
+    inputs: PackageInputs
     required: tuple[tuple[str, str], ...]
     key: Key
     version: str
@@ -66,7 +66,7 @@ def make_plans(
             package,
             source=sources[package.name],
             series=series[package.name],
-            inputs=inputs.of(package.name),
+            inputs=inputs.part(package.name),
             required=_required(package, plans),
             current=current,
             revision=revision,
@@ -91,7 +91,7 @@ def _plan(
     *,
     source: SourceTree,
     series: Series,
-    inputs: tuple[LockedRequirement, ...],
+    inputs: PackageInputs,
     required: tuple[tuple[str, str], ...],
     current: Revision | None,
     revision: int | None,

@@ -6,12 +6,17 @@ import re
 from dataclasses import dataclass, replace
 
 from forkwheel.errors import RecipeError, VerificationError
+from forkwheel.patching.apply import check_series, write_changes
+from forkwheel.patching.series import load_series
 from forkwheel.pipeline import Workshop, build_all, plan_all
 from forkwheel.plan import Plan
+from forkwheel.projection import copy_tree, write_generated
 from forkwheel.recipe import Recipe
-from forkwheel.release.inputs import load_inputs, resolve_inputs
+from forkwheel.release.inputs import load_inputs, lock_text
 from forkwheel.release.lock import LockedWheel, Revision
 from forkwheel.release.manifest import Built
+from forkwheel.release.resolution import resolve_inputs
+from forkwheel.sources import source_tree
 from forkwheel.store import write_whole
 
 
@@ -50,8 +55,18 @@ def relock(shop: Workshop, *, kind: str | None, inputs: bool, release: bool) -> 
 
 
 def _choose_inputs(shop: Workshop, *, kind: str | None) -> Workshop:
-    text = resolve_inputs(shop.recipe, context=shop.context, kind=kind)
-    write_whole(shop.inputs.file, text.encode())
+    """Pin the build requirements anew, for the patched trees, and write the inputs' lock."""
+    with shop.store.temporary() as work:
+        projects = []
+        for package in shop.recipe.packages:
+            context = replace(shop.context, log=shop.console.bind(package.name))
+            source = source_tree(package, context=context, kind=kind).tree
+            changes = check_series(load_series(package.series), source)
+            patched = write_changes(changes, copy_tree(source, work / package.name))
+            tree = write_generated(patched.tree, package, version=package.version)
+            projects.append((package, tree.root, package.version))
+        parts = resolve_inputs(projects, previous=shop.inputs, store=shop.store, log=shop.context.log)
+    write_whole(shop.inputs.file, lock_text(parts).encode())
     return replace(shop, inputs=load_inputs(shop.inputs.file))
 
 

@@ -66,7 +66,8 @@ def locked(folder: Path, cache: JitCache) -> Iterator[Layout]:
             if not missing:
                 break
             stack.enter_context(_descriptors(len(missing)))
-            for parts in sorted(missing):
+            existing = missing.intersection(layout.locks)
+            for parts in (*sorted(existing), *sorted(missing - existing)):
                 stack.callback(os.close, _take(folder, parts))
             taken |= missing
         yield layout

@@ -14,7 +14,7 @@ from forkwheel.errors import FetchError, PinMismatchError
 from forkwheel.fetch.context import FetchContext, Fetched, observed
 from forkwheel.fetch.git_errors import explain, is_refused_want
 from forkwheel.fetch.git_export import Checkout, export
-from forkwheel.fetch.git_objects import GITLINK, DamagedRepository, Objects, open_objects
+from forkwheel.fetch.git_objects import GITLINK, DamagedRepositoryError, Objects, open_objects
 from forkwheel.fetch.git_process import check_git, remote_environment, run_git
 from forkwheel.fetch.masking import mask
 from forkwheel.fetch.mirrors import apply_mirrors, is_local
@@ -41,7 +41,7 @@ def fetch_git(source: GitSource, dest: Path, *, context: FetchContext) -> Fetche
     check_git()
     try:
         return _fetch(source, dest, context)
-    except DamagedRepository as error:
+    except DamagedRepositoryError as error:
         if context.offline:
             raise
         context.log.warning(f"{error.message}; fetching it again")
@@ -114,7 +114,9 @@ class _Remote:
             if self._has(commit):
                 return
         shallow = (self._repository / "shallow").exists()
-        errors = self._attempt("--unshallow" if shallow else "--force", ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"])
+        errors = self._attempt(
+            "--unshallow" if shallow else "--force", ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]
+        )
         if self._has(commit):
             return
         if errors:
@@ -150,7 +152,8 @@ class _Remote:
         found = self._resolve(f"refs/tags/{tag}") if tag else ""
         told = f"; its tag {tag} is {found}" if found else ""
         raise PinMismatchError(
-            f"{mask(self._shown)} has no commit {commit}{told}", hint="check the commit that the recipe pins, and the url"
+            f"{mask(self._shown)} has no commit {commit}{told}",
+            hint="check the commit that the recipe pins, and the url",
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TypeVar
 
 from forkwheel.errors import FetchError, UnreachableError
 from forkwheel.fetch.masking import mask
@@ -12,10 +11,14 @@ PROXY_HINT = "the proxy refused: check the proxy's address and account, and that
 TLS_HINT = "give the certificate authority that signs here: git's http.sslCAInfo, pip's cert, or SSL_CERT_FILE"
 AUTH_HINT = "give git access without a prompt: a credential helper, a key in ssh-agent, or a mirror"
 
-_Error = TypeVar("_Error", bound=FetchError)
-
 # In this order: a lost connection is also what git says after a refused login.
 _KINDS: tuple[tuple[str, type[FetchError], str, str], ...] = (
+    (
+        r"CONNECT tunnel failed, response 50[234]|HTTP code 50[234] from proxy",
+        UnreachableError,
+        "the proxy cannot reach {remote}",
+        "check the network behind the proxy, or name a mirror with --mirror URL=PATH",
+    ),
     (
         r"from proxy|proxy.{0,40}(?:refus|denied|40[37])|CONNECT tunnel failed|could not resolve proxy"
         r"|error: 407|HTTP 407|proxy authentication",
@@ -38,15 +41,18 @@ _KINDS: tuple[tuple[str, type[FetchError], str, str], ...] = (
         AUTH_HINT,
     ),
     (
-        r"error: 4(?:04|10)\b|not found|does not exist|no such file|not appear to be a git repository|access .* or the repo",
+        r"error: 4(?:04|10)\b|not found|does not exist|no such file|not appear to be a git repository"
+        r"|access .* or the repo",
         FetchError,
         "{remote} is no git repository",
         "check the recipe's url, or its mirror",
     ),
     (
-        r"could not resolve host|failed to connect|couldn't connect|connection refused|timed out|time-?out|no route to host"
+        r"could not resolve host|failed to connect|couldn't connect|connection refused|timed out|time-?out"
+        r"|no route to host"
         r"|network is unreachable|name resolution|name or service not known|nodename nor servname|unable to connect"
-        r"|unable to look ?up|connection reset|connection closed|hung up unexpectedly|early EOF|RPC failed|operation too slow"
+        r"|unable to look ?up|connection reset|connection closed|hung up unexpectedly|early EOF"
+        r"|RPC failed|operation too slow"
         r"|empty reply|unexpected disconnect|transfer closed|could not read from remote",
         UnreachableError,
         "{remote} cannot be reached",
@@ -55,7 +61,8 @@ _KINDS: tuple[tuple[str, type[FetchError], str, str], ...] = (
 )
 
 _REFUSED_WANT = re.compile(
-    r"not our ref|unadvertised object|couldn't find remote ref|no such remote ref|does not support (?:shallow|server option)"
+    r"not our ref|unadvertised object|couldn't find remote ref|no such remote ref"
+    r"|does not support (?:shallow|server option)"
     r"|dumb http transport|allow request for|want .* not valid|no matching remote head|upload-pack: not",
     re.IGNORECASE,
 )
@@ -84,5 +91,9 @@ def hung(remote: str, seconds: float) -> UnreachableError:
 def _reason(errors: str) -> str:
     """Pick git's own reason: its first complaint, which the later ones only repeat."""
     lines = [line.strip() for line in re.split(r"[\r\n]+", errors) if line.strip()]
-    telling = [line for line in lines if re.match(r"(?:fatal|error|ssh|remote: (?:fatal|error))\b|.*denied|.*failed", line, re.I)]
+    telling = [
+        line
+        for line in lines
+        if re.match(r"(?:fatal|error|ssh|remote: (?:fatal|error))\b|.*denied|.*failed", line, re.I)
+    ]
     return mask((telling or lines or ["no reason given"])[0])[:300]

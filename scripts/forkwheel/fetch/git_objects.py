@@ -22,7 +22,7 @@ FOLDER = "40000"
 GITLINK = "160000"
 
 
-class DamagedRepository(FetchError):
+class DamagedRepositoryError(FetchError):
     """A repository in the cache lacks an object, or holds another than it should."""
 
 
@@ -43,7 +43,7 @@ class Objects:
         self._process = process
 
     def read(self, object_id: str, kind: str) -> bytes:
-        """Return an object's content; raise DamagedRepository unless its hash is its name."""
+        """Return an object's content; raise DamagedRepositoryError unless its hash is its name."""
         try:
             self._process.stdin.write(f"{object_id}\n".encode())
             self._process.stdin.flush()
@@ -100,9 +100,9 @@ class Objects:
             return self.find(entry.object_id, rest) if entry.mode == FOLDER else None
         return None
 
-    def _damaged(self, object_id: str, what: str) -> DamagedRepository:
+    def _damaged(self, object_id: str, what: str) -> DamagedRepositoryError:
         message = f"in the cached repository {self._repository.name}, object {object_id} {what}"
-        return DamagedRepository(message, hint=f"remove {self._repository} and run again without --offline")
+        return DamagedRepositoryError(message, hint=f"remove {self._repository} and run again without --offline")
 
 
 @contextmanager

@@ -26,11 +26,11 @@ MINIMUM = (2, 31)
 """The first git that takes settings from GIT_CONFIG_COUNT, which keeps credentials out of
 the process list."""
 
-_FOREIGN = (
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_COMMON_DIR GIT_CONFIG GIT_DIR GIT_GRAFT_FILE GIT_IMPLICIT_WORK_TREE "
-    "GIT_INDEX_FILE GIT_INTERNAL_SUPER_PREFIX GIT_NAMESPACE GIT_OBJECT_DIRECTORY GIT_PREFIX GIT_QUARANTINE_PATH "
-    "GIT_REPLACE_REF_BASE GIT_SHALLOW_FILE GIT_TEMPLATE_DIR GIT_WORK_TREE GIT_DEFAULT_HASH GIT_DEFAULT_REF_FORMAT"
-).split()
+_FOREIGN = """
+    GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_COMMON_DIR GIT_CONFIG GIT_DIR GIT_GRAFT_FILE GIT_IMPLICIT_WORK_TREE
+    GIT_INDEX_FILE GIT_INTERNAL_SUPER_PREFIX GIT_NAMESPACE GIT_OBJECT_DIRECTORY GIT_PREFIX GIT_QUARANTINE_PATH
+    GIT_REPLACE_REF_BASE GIT_SHALLOW_FILE GIT_TEMPLATE_DIR GIT_WORK_TREE GIT_DEFAULT_HASH GIT_DEFAULT_REF_FORMAT
+""".split()  # noqa: SIM905 - shorter than a list
 
 _SETTINGS = {
     "core.hooksPath": "/dev/null",
@@ -69,7 +69,9 @@ class GitCommand:
     errors: str
 
 
-def start_git(arguments: Sequence[str], *, repository: Path | None, environment: Mapping[str, str], **options: Any) -> Any:
+def start_git(
+    arguments: Sequence[str], *, repository: Path | None, environment: Mapping[str, str], **options: Any
+) -> Any:
     """Start git through GitPython, in its own session, and return the process.
 
     GitPython passes this process's environment on, so what would point git elsewhere is
@@ -82,7 +84,12 @@ def start_git(arguments: Sequence[str], *, repository: Path | None, environment:
     command += [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
     if repository is not None:
         command.append(f"--git-dir={repository}")
-    fixed = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never"}
+    fixed = {
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "",
+        "SSH_ASKPASS_REQUIRE": "never",
+    }
     environment = {**fixed, "GIT_OPTIONAL_LOCKS": "0", **environment}
     return Git(os.sep).execute(
         [*command, *arguments], as_process=True, env=environment, start_new_session=True, **options
@@ -145,7 +152,7 @@ def _ssh_command(context: FetchContext) -> str:
     if not command:
         configured = run_git(["config", "--get", "core.sshCommand"], repository=None, context=context)
         command = configured.output.decode(errors="surrogateescape").strip() or "ssh"
-    program = os.path.basename(command.split()[0]).removesuffix(".exe").lower()
+    program = Path(command.split()[0]).name.removesuffix(".exe").lower()
     if "plink" in program or os.environ.get("GIT_SSH_VARIANT", "ssh") not in ("ssh", "auto"):
         return ""
     return f"{command} -o BatchMode=yes -o ConnectTimeout={max(1, int(context.silence / 2))}"
@@ -190,7 +197,7 @@ def _size(repository: Path | None) -> int:
     for top, _, names in os.walk(repository or os.devnull):
         for name in names:
             with suppress(FileNotFoundError):
-                total += os.lstat(os.path.join(top, name)).st_size
+                total += Path(top, name).lstat().st_size
     return total
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,7 +42,9 @@ def is_local(url: str) -> bool:
 def _parse(text: str, origin: str) -> tuple[str, str]:
     url, equals, replacement = text.partition("=")
     if not (url and equals and replacement):
-        raise UsageError(f"{origin}: {mask(text)!r} is not URL=PATH", hint="write the remote's URL, '=' and a path or URL")
+        raise UsageError(
+            f"{origin}: {mask(text)!r} is not URL=PATH", hint="write the remote's URL, '=' and a path or URL"
+        )
     for part in (url, replacement):
         if part.startswith("-") or "::" in part.split("/")[0]:
             raise UsageError(
@@ -57,7 +58,7 @@ def _absolute(replacement: str, origin: str) -> str:
         return replacement
     path = Path(replacement).expanduser()
     if path.exists():
-        return os.path.abspath(path)
+        return str(path.absolute())
     if _SCP_LIKE.match(replacement):
         return replacement
     raise UsageError(f"{origin}: there is no folder {replacement}", hint="give the path of a clone, bare or not")

@@ -15,6 +15,7 @@ from forkwheel.fetch.masking import mask
 
 _LINE = re.compile(r"(?P<section>:env:|[\w-]+)\.(?P<key>[\w-]+)=(?P<value>['\"].*)")
 _SECTIONS = ("global", "download", ":env:")  # in the order in which pip lets one outrank another
+_ALIASES = {"default-timeout": "timeout", "pypi-url": "index-url"}
 _TRUE = ("1", "true", "yes", "on", "y", "t")
 
 
@@ -59,9 +60,8 @@ def parse_pip_settings(listing: str, environment: Mapping[str, str]) -> PipSetti
     """
     values = _values(listing)
     cert = values.get("cert") or environment.get("REQUESTS_CA_BUNDLE") or environment.get("CURL_CA_BUNDLE")
-    timeout = values.get("timeout") or values.get("default-timeout") or "15"
     return PipSettings(
-        index_url=values.get("index-url") or values.get("pypi-url"),
+        index_url=values.get("index-url"),
         extra_index_urls=tuple(values.get("extra-index-url", "").split()),
         find_links=tuple(values.get("find-links", "").split()),
         no_index=values.get("no-index", "").lower() in _TRUE,
@@ -69,7 +69,7 @@ def parse_pip_settings(listing: str, environment: Mapping[str, str]) -> PipSetti
         cert=cert or None,
         client_cert=values.get("client-cert") or None,
         proxy=values.get("proxy") or None,
-        timeout=_seconds(timeout),
+        timeout=_seconds(values.get("timeout", "15")),
     )
 
 
@@ -79,9 +79,10 @@ def _values(listing: str) -> dict[str, str]:
     for section in _SECTIONS:
         for match in matches:
             if match["section"] == section:
-                value = str(ast.literal_eval(match["value"]))
-                values[match["key"]] = value
-    return {key: value for key, value in values.items() if value.strip()}
+                value = str(ast.literal_eval(match["value"])).strip()
+                key = _ALIASES.get(match["key"], match["key"])
+                values.update({key: value} if value else {})
+    return values
 
 
 def _seconds(text: str) -> float:

@@ -45,7 +45,7 @@ class TreeWriter:
         self._origin = origin
         self._links: dict[str, str] = {}
         self._folders: set[str] = set()
-        os.chmod(root, 0o755)
+        root.chmod(0o755)
 
     def add_folder(self, path: str) -> None:
         """Create a folder and those above it; one that exists is left as it is."""
@@ -69,7 +69,7 @@ class TreeWriter:
     def content_of(self, path: str) -> Iterator[bytes]:
         """Read back a file that was added; raise FetchError if there is none."""
         file = self._root / path
-        if not os.path.isfile(file):
+        if not file.is_file():
             raise FetchError(f"{self._origin}: a link leads to {path!r}, which no file precedes", hint=HINT)
         with file.open("rb") as opened:
             while chunk := opened.read(1 << 18):
@@ -89,7 +89,7 @@ class TreeWriter:
         for path, target in self._links.items():
             self._make_folder(path.rpartition("/")[0])
             with self._explained(path):
-                os.symlink(target, self._root / path)
+                (self._root / path).symlink_to(target)
         inside = os.path.realpath(self._root)
         for path, target in self._links.items():
             resolved = os.path.realpath(self._root / path)
@@ -106,8 +106,8 @@ class TreeWriter:
             path = path.rpartition("/")[0]
         for folder in reversed(missing):
             with self._explained(folder):
-                os.mkdir(self._root / folder)
-                os.chmod(self._root / folder, 0o755)
+                (self._root / folder).mkdir()
+                (self._root / folder).chmod(0o755)
             self._folders.add(folder)
 
     @contextmanager
@@ -132,7 +132,7 @@ def whole_tree(dest: Path, origin: str) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(dir=dest, prefix=".unpacking-"))
     try:
         yield folder
-        os.rename(folder, target)
+        folder.rename(target)
     except BaseException:
         remove_tree(folder)
         raise

@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn, cast
 
 from forkwheel.errors import FetchError
 from forkwheel.fetch.tree_writer import HINT, TreeWriter, check_path, whole_tree
@@ -89,8 +89,8 @@ class _Unpacking:
 
     def tar(self) -> None:
         with gzip.open(self._archive, "rb") as unzipped:
-            stream = _CountedStream(unzipped, self._budget)
-            with tarfile.open(fileobj=stream, mode="r|", errorlevel=2, encoding="utf-8") as tar:
+            stream = _CountedStream(cast("IO[bytes]", unzipped), self._budget)
+            with tarfile.open(fileobj=cast(Any, stream), mode="r|", errorlevel=2, encoding="utf-8") as tar:
                 for member in tar:
                     self._add_tar_member(tar, member)
                 end = tar.offset

@@ -45,26 +45,19 @@ class Evaluator(Names):
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Value:
         """Evaluate an expression; what is not understood is unknown, never an error."""
-        handler: Callable[[ast.expr, Scope], Value] | None = getattr(self, f"_{type(node).__name__.lower()}", None)
+        handler: Callable[[ast.expr, Scope], Value] | None = getattr(self, f"on_{type(node).__name__.lower()}", None)
         return handler(node, scope) if handler else Unknown(scope.module.source(node))
 
-    def _constant(self, node: ast.Constant, scope: Scope) -> Value:
+    def on_constant(self, node: ast.Constant, scope: Scope) -> Value:
         return node.value
 
-    def _name(self, node: ast.Name, scope: Scope) -> Value:
+    def on_name(self, node: ast.Name, scope: Scope) -> Value:
         return self.name(node.id, scope)
 
     def _attribute_chain(self, node: ast.Attribute) -> str | None:
         return f"{node.value.id}.{node.attr}" if isinstance(node.value, ast.Name) else None
 
-    def _attribute(self, value: Value, name: object, scope: object = None, text: str = "") -> Value:  # type: ignore[override]
-        if isinstance(value, ast.Attribute) and isinstance(name, Scope):
-            return self._attribute_node(value, name)
-        assert isinstance(name, str)
-        assert isinstance(scope, Scope)
-        return super()._attribute(value, name, scope, text)
-
-    def _attribute_node(self, node: ast.Attribute, scope: Scope) -> Value:
+    def on_attribute(self, node: ast.Attribute, scope: Scope) -> Value:
         chain = self._attribute_chain(node)
         inner: Scope | None = scope
         while chain and inner is not None:
@@ -76,13 +69,13 @@ class Evaluator(Names):
             return varying(arch.number for arch in self.archs)
         return self.attribute(value, node.attr, scope, scope.module.source(node))
 
-    def _tuple(self, node: ast.Tuple, scope: Scope) -> Value:
+    def on_tuple(self, node: ast.Tuple, scope: Scope) -> Value:
         return lift(lambda *items: tuple(items), *self._items(node.elts, scope))
 
-    def _list(self, node: ast.List, scope: Scope) -> Value:
+    def on_list(self, node: ast.List, scope: Scope) -> Value:
         return lift(lambda *items: list(items), *self._items(node.elts, scope))
 
-    def _set(self, node: ast.Set, scope: Scope) -> Value:
+    def on_set(self, node: ast.Set, scope: Scope) -> Value:
         def build(*items: Value) -> Value:
             try:
                 return frozenset(items)
@@ -102,7 +95,7 @@ class Evaluator(Names):
                 items.append(self.evaluate(element, scope))
         return items
 
-    def _dict(self, node: ast.Dict, scope: Scope) -> Value:
+    def on_dict(self, node: ast.Dict, scope: Scope) -> Value:
         if any(key is None for key in node.keys) or len(node.keys) > 4 * _MOST_ITEMS:
             return Unknown(scope.module.source(node))
         keys = [self.evaluate(key, scope) for key in node.keys if key is not None]
@@ -116,7 +109,7 @@ class Evaluator(Names):
 
         return lift(build, *keys, *values)
 
-    def _boolop(self, node: ast.BoolOp, scope: Scope) -> Value:
+    def on_boolop(self, node: ast.BoolOp, scope: Scope) -> Value:
         every = isinstance(node.op, ast.And)
         operands = []
         for operand in node.values:
@@ -126,19 +119,19 @@ class Evaluator(Names):
                     break
         return lift(lambda *values: conjunction(values, every=every), *operands)
 
-    def _unaryop(self, node: ast.UnaryOp, scope: Scope) -> Value:
+    def on_unaryop(self, node: ast.UnaryOp, scope: Scope) -> Value:
         value = self.evaluate(node.operand, scope)
         if isinstance(node.op, ast.Not):
             return lift(negate, value)
         text = scope.module.source(node)
         return lift(lambda v: -v if isinstance(v, (int, float)) and isinstance(node.op, ast.USub) else Unknown(text), value)
 
-    def _binop(self, node: ast.BinOp, scope: Scope) -> Value:
+    def on_binop(self, node: ast.BinOp, scope: Scope) -> Value:
         left, right = self.evaluate(node.left, scope), self.evaluate(node.right, scope)
         text = scope.module.source(node)
         return lift(lambda a, b: operators.binary(type(node.op), a, b, text), left, right)
 
-    def _compare(self, node: ast.Compare, scope: Scope) -> Value:
+    def on_compare(self, node: ast.Compare, scope: Scope) -> Value:
         left = self.evaluate(node.left, scope)
         parts = []
         for operator, comparator in zip(node.ops, node.comparators, strict=True):
@@ -154,7 +147,7 @@ class Evaluator(Names):
         if isinstance(left, Varying) and isinstance(right, Unknown) and right.origin and not holds_unknown(left.values):
             self.memberships.setdefault(right.origin, left)
 
-    def _ifexp(self, node: ast.IfExp, scope: Scope) -> Value:
+    def on_ifexp(self, node: ast.IfExp, scope: Scope) -> Value:
         test = lift(truth, self.evaluate(node.test, scope))
         body, other = self.evaluate(node.body, scope), self.evaluate(node.orelse, scope)
         text = scope.module.source(node)
@@ -164,12 +157,12 @@ class Evaluator(Names):
 
         return lift(choose, test, body, other)
 
-    def _namedexpr(self, node: ast.NamedExpr, scope: Scope) -> Value:
+    def on_namedexpr(self, node: ast.NamedExpr, scope: Scope) -> Value:
         value = self.evaluate(node.value, scope)
         scope.names[node.target.id] = value
         return value
 
-    def _joinedstr(self, node: ast.JoinedStr, scope: Scope) -> Value:
+    def on_joinedstr(self, node: ast.JoinedStr, scope: Scope) -> Value:
         text = scope.module.source(node)
         pieces = [self.evaluate(part, scope) for part in node.values]
 
@@ -178,14 +171,14 @@ class Evaluator(Names):
 
         return lift(glue, *pieces)
 
-    def _formattedvalue(self, node: ast.FormattedValue, scope: Scope) -> Value:
+    def on_formattedvalue(self, node: ast.FormattedValue, scope: Scope) -> Value:
         value = self.evaluate(node.value, scope)
         plain = node.format_spec is None and node.conversion in (-1, 115)
         text = scope.module.source(node.value)
         known = (str, int, float, tuple)
         return lift(lambda v: str(v) if plain and isinstance(v, known) and not holds_unknown(v) else Unknown(text), value)
 
-    def _subscript(self, node: ast.Subscript, scope: Scope) -> Value:
+    def on_subscript(self, node: ast.Subscript, scope: Scope) -> Value:
         value = self.evaluate(node.value, scope)
         text = scope.module.source(node)
         if isinstance(node.slice, ast.Slice):
@@ -194,10 +187,10 @@ class Evaluator(Names):
         index = self.evaluate(node.slice, scope)
         return lift(lambda v, i: operators.subscript(v, i, text), value, index)
 
-    def _listcomp(self, node: ast.ListComp, scope: Scope) -> Value:
+    def on_listcomp(self, node: ast.ListComp, scope: Scope) -> Value:
         return self._comprehension(node.elt, node.generators, scope, scope.module.source(node))
 
-    _setcomp = _generatorexp = _listcomp
+    on_setcomp = on_generatorexp = on_listcomp
 
     def _comprehension(self, element: ast.expr, generators: list[ast.comprehension], scope: Scope, text: str) -> Value:
         source = self.evaluate(generators[0].iter, scope)
@@ -233,10 +226,10 @@ class Evaluator(Names):
                 text = f"{text_of(value)}[{index}]" if not isinstance(value, Varying) else scope.module.source(element)
                 self.assign(element, lift(lambda v, i=index, t=text: operators.subscript(v, i, t), value), scope)
 
-    def _lambda(self, node: ast.Lambda, scope: Scope) -> Value:
+    def on_lambda(self, node: ast.Lambda, scope: Scope) -> Value:
         return FunctionRef(scope.module, node, f"{scope.key}.<lambda>", outer=scope)
 
-    def _call(self, node: ast.Call, scope: Scope) -> Value:
+    def on_call(self, node: ast.Call, scope: Scope) -> Value:
         text = scope.module.source(node)
         function = self.evaluate(node.func, scope)
         arguments = self._items(node.args, scope)

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_GLOBAL = re.compile(r"^[ \t]+global[ \t]+([\w, \t]+)", re.MULTILINE)
 
 
 @dataclass(eq=False)
@@ -64,6 +65,11 @@ class Module:
         for name, binding in _bindings(self, self.tree.body, 0):
             found.setdefault(name, []).append(binding)
         return found
+
+    @cached_property
+    def changeable(self) -> frozenset[str]:
+        """The top-level names that functions bind anew."""
+        return frozenset(name.strip() for match in _GLOBAL.finditer(self.text) for name in match[1].split(","))
 
     @cached_property
     def stars(self) -> tuple[str, ...]:

@@ -87,7 +87,8 @@ class Names(ABC):
         bindings = module.bindings.get(name)
         if bindings:
             shallow = min(binding.depth for binding in bindings)
-            return (self._bound([b for b in bindings if b.depth == shallow][-1], module, name),)
+            value = self._bound([b for b in bindings if b.depth == shallow][-1], module, name)
+            return (Unknown(name) if name in module.changeable and not isinstance(value, Varying) else value,)
         for star in module.stars:
             target = self.modules.by_name.get(star)
             if target is not None and target is not module and (found := self.global_value(target, name)):
@@ -170,6 +171,8 @@ class Names(ABC):
             value = getattr(node, "value", None)
             if value is not None and any(isinstance(t, ast.Name) and t.id == name for t in targets):
                 result = self._class_value(cls, node, value)
+                if isinstance(receiver, Instance) and isinstance(node, ast.AnnAssign) and not isinstance(result, Varying):
+                    return (Unknown(f"{cls.name}.{name}"),)
                 return (EnumMember(cls, name, result),) if self._is_enum(cls) else (result,)
         return None
 

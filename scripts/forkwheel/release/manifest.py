@@ -64,7 +64,7 @@ def _package(item: Built) -> dict[str, Any]:
         "patched_files": {change.path: change.after.sha256 if change.after else None for change in item.changes},
         "inputs": [
             {"name": requirement.name, "version": requirement.version, "hashes": sorted(requirement.hashes)}
-            for requirement in plan.inputs
+            for requirement in plan.inputs.requirements
         ],
     }
 

@@ -7,13 +7,13 @@ import json
 from forkwheel.canonical import canonical_recipe
 from forkwheel.plan import Plan
 from forkwheel.recipe import Recipe
-from forkwheel.release.inputs import Inputs
+from forkwheel.release.inputs import lock_text
 from forkwheel.release.sbom import sbom
 
 FORMAT = 1
 
 
-def wheel_records(recipe: Recipe, plan: Plan, *, inputs: Inputs) -> dict[str, bytes]:
+def wheel_records(recipe: Recipe, plan: Plan) -> dict[str, bytes]:
     """Map the names of the records, relative to the wheel's dist-info folder, to their content.
 
     They depend on nothing but the build key and the version.
@@ -21,7 +21,7 @@ def wheel_records(recipe: Recipe, plan: Plan, *, inputs: Inputs) -> dict[str, by
     records = {
         "forkwheel/key.json": _key_text(plan),
         "forkwheel/recipe.toml": _recipe_text(recipe, plan),
-        "forkwheel/inputs.lock.toml": inputs.text_of(plan.package.name),
+        "forkwheel/inputs.lock.toml": lock_text([plan.inputs]),
     }
     if plan.series.patches:
         records["forkwheel/patches/series"] = "".join(f"{patch.name}\n" for patch in plan.series.patches)
@@ -32,7 +32,7 @@ def wheel_records(recipe: Recipe, plan: Plan, *, inputs: Inputs) -> dict[str, by
         version=plan.version,
         key=plan.key.digest,
         series=plan.series,
-        inputs=plan.inputs,
+        inputs=plan.inputs.requirements,
     )
     return contents
 

@@ -1,0 +1,183 @@
+"""What a recipe compiles ahead of time, packs and expects, read from ``kernels.toml``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from forkwheel.cuda.census_rules import CensusRules, read_rules
+from forkwheel.toml_file import Section, read_toml
+
+FORMAT = 1
+FILENAME = "kernels.toml"
+
+_DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+_GENERATOR = rf"{_DOTTED}:[A-Za-z_]\w*"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How the package's own specification of a module is evaluated without its run-time needs.
+
+    ``package`` is imported without its ``__init__`` (which imports all of its parts);
+    ``first`` are imported before the stand-ins exist; ``stand_ins`` are modules that need only
+    be importable, with the ``values`` (dotted name, value) that are read from them.
+    ``environment`` is set while it runs; ``{targets}``, ``{work}`` and ``{cuda_home}`` are replaced.
+    """
+
+    package: str
+    first: tuple[str, ...]
+    stand_ins: tuple[str, ...]
+    values: tuple[tuple[str, Any], ...]
+    environment: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class PrebuiltWheel:
+    """The wheel that carries the objects; ``{version}`` in its files is replaced.
+
+    ``objects`` is the folder for ``MODULE/MODULE.so``; ``license_files`` are paths in the tree.
+    """
+
+    distribution: str
+    summary: str
+    tag: str
+    objects: str
+    requires: tuple[str, ...]
+    license: str
+    license_files: tuple[str, ...]
+    files: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A unit that is compiled as several, of the same kernels, to shorten the longest compilation.
+
+    ``prelude`` is put before the unit's own source, so that it leaves out what each of
+    ``parts`` (name, source text) instantiates instead.
+    """
+
+    unit: str
+    prelude: str
+    parts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The modules that are compiled ahead of time, by name, and all that goes with them.
+
+    ``package`` names the recipe's package that they belong to; ``links`` lay out the tree as
+    the installed package is (path in the package, path in the tree); ``longest_first`` orders
+    the sources; ``memory`` is what one compilation takes at most, in MiB.
+    """
+
+    file: Path
+    package: str
+    modules: tuple[tuple[str, str], ...]
+    links: tuple[tuple[str, str], ...]
+    evaluation: Evaluation
+    longest_first: tuple[str, ...]
+    memory: int
+    splits: tuple[Split, ...]
+    wheel: PrebuiltWheel
+    rules: CensusRules
+
+
+def kernels_file(recipe_folder: Path) -> Path:
+    """Return where a recipe's kernels are described."""
+    return recipe_folder / FILENAME
+
+
+def load_kernels(file: Path) -> Kernels:
+    """Read and check the description; raise RecipeError, with file and line, at the first fault."""
+    top = read_toml(file)
+    number = top.integer("format", minimum=1)
+    if number > FORMAT:
+        top.fail(f"format {number} is newer than {FORMAT}", key="format", hint="use a newer forkwheel")
+    modules = _modules(top)
+    compile_ = _required(top, "compile")
+    kernels = Kernels(
+        file=file,
+        package=top.string("package"),
+        modules=modules,
+        links=tuple((_inside(top, "links", name), _inside(top, "links", path)) for name, path in top.mapping("links")),
+        evaluation=_evaluation(_required(top, "evaluation")),
+        longest_first=compile_.strings("longest_first"),
+        memory=compile_.integer("memory", minimum=1),
+        splits=tuple(_split(section) for section in compile_.sections("split")),
+        wheel=_wheel(_required(top, "wheel")),
+        rules=read_rules(_required(top, "census")),
+    )
+    compile_.finish()
+    top.finish()
+    return kernels
+
+
+def _required(section: Section, key: str) -> Section:
+    child = section.section(key)
+    assert child is not None
+    return child
+
+
+def _modules(top: Section) -> tuple[tuple[str, str], ...]:
+    section = _required(top, "modules")
+    names = tuple(section.table)
+    if not names:
+        section.fail("no module", hint='name one: NAME = "package.module:function"')
+    what = "package.module:function"
+    modules = tuple((name, section.string(name, pattern=_GENERATOR, what=what)) for name in names)
+    for name in names:
+        if PurePosixPath(name).name != name:
+            section.fail(f"{name!r} is not a module's name", key=name, hint="use letters, digits and '_'")
+    return modules
+
+
+def _inside(section: Section, key: str, path: str) -> str:
+    if path.startswith("/") or "\\" in path or any(part in ("", ".", "..") for part in path.split("/")):
+        section.fail(f"{path!r} is not a plain relative path", key=key, hint="write it like folder/file, without '..'")
+    return path
+
+
+def _evaluation(section: Section) -> Evaluation:
+    values = []
+    for name, text in section.mapping("values"):
+        try:
+            values.append((name, json.loads(text)))
+        except ValueError:
+            section.fail(f"`values.{name}` is {text!r}, not JSON", key="values", hint="write a number, true or false")
+    evaluation = Evaluation(
+        package=section.string("package", pattern=_DOTTED, what="a package's import name"),
+        first=section.strings("first"),
+        stand_ins=section.strings("stand_ins"),
+        values=tuple(values),
+        environment=section.mapping("environment"),
+    )
+    section.finish()
+    return evaluation
+
+
+def _split(section: Section) -> Split:
+    split = Split(
+        unit=section.string("unit"), prelude=section.string("prelude"), parts=section.mapping("parts")
+    )
+    if not split.parts:
+        section.fail(f"the split of {split.unit} has no parts", hint="add NAME = SOURCE TEXT to its `parts`")
+    section.finish()
+    return split
+
+
+def _wheel(section: Section) -> PrebuiltWheel:
+    wheel = PrebuiltWheel(
+        distribution=section.string("distribution"),
+        summary=section.string("summary"),
+        tag=section.string("tag", pattern=r"\w+-\w+", what="a Python and an ABI tag, such as cp39-abi3"),
+        objects=_inside(section, "objects", section.string("objects")),
+        requires=section.strings("requires"),
+        license=section.string("license"),
+        license_files=section.strings("license_files"),
+        files=tuple((_inside(section, "files", name), text) for name, text in section.mapping("files")),
+    )
+    section.finish()
+    return wheel
