@@ -148,7 +148,15 @@ def test_all_versions_are_found_but_no_other_folder(home: Path) -> None:
 def test_picks_the_versions_of_the_fork(recipe: Recipe) -> None:
     package = recipe.package("flashinfer-python")
     own = ("0.6.3+sm120.1", "0.6.3+sm120.12", "0.6.3+sm120.dev.k1a2b3c4", "0.6.3+sm120.1.cu130")
-    others = ("0.6.3", "0.6.30+sm120.1", "0.6.3+sm1200.1", "0.6.3.post1+sm120.1", "0.6.3+cu130", "cubins", "1!0.6.3+sm120.1")
+    others = (
+        "0.6.3",
+        "0.6.30+sm120.1",
+        "0.6.3+sm1200.1",
+        "0.6.3.post1+sm120.1",
+        "0.6.3+cu130",
+        "cubins",
+        "1!0.6.3+sm120.1",
+    )
 
     assert fork_versions(package, recipe=recipe, found=(*own, *others)) == own
 
@@ -230,7 +238,9 @@ def test_a_cache_on_another_disk_by_a_link_is_cleared(home: Path, tmp_path: Path
     assert find(home) == ()
 
 
-@pytest.mark.parametrize("link", [FORK, f"{FORK}/120a", f"{FORK}/120a/ops", f"{FORK}/120a/generated", f"{FORK}/120a/ops/tmp"])
+@pytest.mark.parametrize(
+    "link", [FORK, f"{FORK}/120a", f"{FORK}/120a/ops", f"{FORK}/120a/generated", f"{FORK}/120a/ops/tmp"]
+)
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_link_on_the_way_is_refused_with_its_path(link: str, inside: bool, home: Path, tmp_path: Path) -> None:
     fill(home)
@@ -308,9 +318,7 @@ def test_a_lock_taken_after_the_search_keeps_the_version(home: Path) -> None:
 
 
 @pytest.mark.parametrize("lock", ["comm", "all"])
-def test_the_locks_are_held_while_pieces_are_taken_away(
-    lock: str, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_locks_are_held_while_pieces_are_taken_away(lock: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = fill(home)
     file = folder / "120a" / "ops" / "tmp" / f"{lock}.lock"
     file.unlink(missing_ok=True)
@@ -359,7 +367,8 @@ def test_a_lock_file_that_its_holder_removes_is_taken_anew(home: Path, monkeypat
 def test_a_kill_between_any_two_steps_leaves_whole_pieces(home: Path) -> None:
     whole = {"ops/comm": ["build.ninja", "comm.so"], "generated/comm": ["comm.cu"]}
     script = (
-        "import os, sys; from pathlib import Path; from forkwheel.cuda.jit_cache import *; from forkwheel.recipe import *\n"
+        "import os, sys; from pathlib import Path\n"
+        "from forkwheel.cuda.jit_cache import *; from forkwheel.recipe import *\n"
         "steps = int(sys.argv[2])\n"
         "def step(event, arguments):\n"
         "    global steps\n"
@@ -544,7 +553,8 @@ def test_no_lock_files_are_made_for_what_no_lock_guards(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (123_400_000, "123.4 MB"), (5 * 10**12, "5000.0 GB")]
+    ("size", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (123_400_000, "123.4 MB"), (5 * 10**12, "5000.0 GB")],
 )
 def test_sizes_are_written_for_a_person(size: int, text: str) -> None:
     assert jit_cache.readable_size(size) == text

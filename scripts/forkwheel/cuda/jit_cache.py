@@ -11,14 +11,17 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
-from forkwheel.console import Log
 from forkwheel.cuda import jit_cache_files
 from forkwheel.cuda.jit_cache_locks import LockHeldError, held_lock, locked
 from forkwheel.errors import ForkwheelError, UsageError
 from forkwheel.recipe import JitCache, Package, Recipe
+
+if TYPE_CHECKING:
+    from forkwheel.console import Log
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,8 @@ def clear_after_build(
 
 def describe(folder: CacheFolder) -> str:
     """Say which folder it is, how much of it can be removed, and which lock is held."""
-    text = f"{folder.path}: {folder.files} files, {readable_size(folder.size)}"
+    count = "1 file" if folder.files == 1 else f"{folder.files} files"
+    text = f"{folder.path}: {count}, {readable_size(folder.size)}"
     return text + (f" (a process holds {folder.held})" if folder.in_use else "")
 
 

@@ -115,6 +115,10 @@ def _report(task: _Task, result: Cleared, console: Console, *, dry_run: bool) ->
 
 
 def _document(task: _Task, result: Cleared, *, dry_run: bool) -> dict[str, Any]:
+    """Describe one package's cache: what was found, removed, left in use, what failed, and what outranks it.
+
+    ``held_lock`` is the lock file that a process holds, or null; ``failed`` holds messages.
+    """
     return {
         "package": task.package.name,
         "found": _folders(task.folders),

@@ -72,7 +72,7 @@ def _prebuilt(paths: list[Path]) -> list[Outranking]:
     ]
 
 
-def _ask(python: Path, question: dict[str, tuple[str, ...]]) -> Any:
+def _ask(python: Path, question: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     hint = "give the python of the environment that will run the fork (3.8 or later)"
     try:
         done = subprocess.run(
@@ -91,6 +91,9 @@ def _ask(python: Path, question: dict[str, tuple[str, ...]]) -> Any:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise UsageError(f"{python} ended with code {done.returncode}: {last}", hint=hint)
     try:
-        return json.loads(done.stdout)
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{python} is no Python: it answered {done.stdout[:80]!r}", hint=hint) from error
+        answer = json.loads((done.stdout.strip().splitlines() or [""])[-1])  # start-up hooks may print above it
+    except json.JSONDecodeError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise UsageError(f"{python} is no Python: it answered {done.stdout[:80]!r}", hint=hint)
+    return answer

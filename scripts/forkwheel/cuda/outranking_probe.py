@@ -12,6 +12,7 @@ import os
 import re
 import site
 import sys
+from email import message_from_string
 from importlib import metadata
 from pathlib import Path
 
@@ -50,11 +51,20 @@ def distributions(names: list[str], folders: list[str]) -> list[dict[str, str]]:
     wanted = {normalised(name) for name in names}
     found: dict[str, dict[str, str]] = {}
     for distribution in metadata.distributions(path=folders):
-        name = normalised(distribution.metadata["Name"] or "")
+        name, version = name_and_version(distribution)
         if name in wanted and name not in found:
-            location = str(distribution.locate_file(""))
-            found[name] = {"name": name, "version": distribution.version or "", "path": location}
+            found[name] = {"name": name, "version": version, "path": str(distribution.locate_file(""))}
     return list(found.values())
+
+
+def name_and_version(distribution: metadata.Distribution) -> tuple[str, str]:
+    """Read both from a distribution's metadata; they are empty where that is damaged or missing."""
+    try:
+        text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    except (OSError, UnicodeDecodeError):
+        return "", ""
+    fields = message_from_string(text)
+    return normalised(fields["Name"] or ""), fields["Version"] or ""
 
 
 def prebuilt(patterns: list[str], folders: list[str]) -> list[str]:

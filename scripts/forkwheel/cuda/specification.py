@@ -163,10 +163,10 @@ def _module(
 ) -> Module:
     units, links = [], []
     for entry in entries:
-        text = json.dumps([entry["file"], entry["output"], *shlex.split(entry["command"])])
+        words = [entry["file"], entry["output"], *shlex.split(entry["command"])]
         for old, new in moved:
-            text = text.replace(old, new)
-        source, output, *command = json.loads(text)
+            words = [word.replace(old, new) for word in words]
+        source, output, *command = words
         if output.endswith(".so"):
             links.append((output, linked_statically(command)))
         else:

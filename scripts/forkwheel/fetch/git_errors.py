@@ -48,6 +48,12 @@ _KINDS: tuple[tuple[str, type[FetchError], str, str], ...] = (
         "check the recipe's url, or its mirror",
     ),
     (
+        r"remote: fatal|upload-pack: aborting|remote: aborting",
+        FetchError,
+        "{remote} fails to serve the commit",
+        "the repository there is damaged or incomplete: repair it, or name another with --mirror URL=PATH",
+    ),
+    (
         r"could not resolve host|failed to connect|couldn't connect|connection refused|timed out|time-?out"
         r"|no route to host"
         r"|network is unreachable|name resolution|name or service not known|nodename nor servname|unable to connect"

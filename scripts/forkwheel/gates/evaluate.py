@@ -42,6 +42,8 @@ class Evaluator(Names):
     # Parameters of which it is known that an architecture is looked for in them, and how the
     # architecture is written there (90, (9, 0), "sm_90" ...), one for each architecture.
     memberships: dict[tuple[str, str], Varying]
+    _looked_for: dict[tuple[str, str], dict[int, Value]]
+    _position: int | None = None  # the architecture that a comprehension is evaluated for now
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Value:
         """Evaluate an expression; what is not understood is unknown, never an error."""
@@ -144,8 +146,12 @@ class Evaluator(Names):
         return parts[0] if len(parts) == 1 else lift(lambda *values: conjunction(values, every=True), *parts)
 
     def _note_membership(self, left: Value, right: Value) -> None:
-        if isinstance(left, Varying) and isinstance(right, Unknown) and right.origin and not holds_unknown(left.values):
+        if not isinstance(right, Unknown) or not right.origin or holds_unknown(left):
+            return
+        if isinstance(left, Varying):
             self.memberships.setdefault(right.origin, left)
+        elif self._position is not None:
+            self._looked_for.setdefault(right.origin, {})[self._position] = left
 
     def on_ifexp(self, node: ast.IfExp, scope: Scope) -> Value:
         test = lift(truth, self.evaluate(node.test, scope))
@@ -213,7 +219,20 @@ class Evaluator(Names):
                     kept.append(per_arch(self.evaluate(element, inner), len(self.archs))[position])
             return kept
 
-        return varying(build(position) for position in range(len(self.archs)))
+        return self._for_each_arch(build)
+
+    def _for_each_arch(self, build: Callable[[int], Value]) -> Value:
+        outer, self._position = self._position, 0
+        results = []
+        for position in range(len(self.archs)):
+            self._position = position
+            results.append(build(position))
+        self._position = outer
+        for origin, found in self._looked_for.items():
+            if len(found) == len(self.archs) and len(set(map(repr, found.values()))) > 1:
+                self.memberships.setdefault(origin, Varying(tuple(found.values())))
+        self._looked_for.clear()
+        return varying(results)
 
     def assign(self, target: ast.expr, value: Value, scope: Scope) -> None:
         """Bind a target, unpacking tuples."""

@@ -13,7 +13,7 @@ from forkwheel.gates.evaluate import Evaluator
 from forkwheel.gates.modules import Module, Modules
 from forkwheel.gates.arch import Arch
 from forkwheel.gates.objects import Bound, ClassRef, Function, FunctionRef, Instance, Scope
-from forkwheel.gates.values import Unknown, Value, Varying, holds_unknown, join, lift, per_arch, truth, varying
+from forkwheel.gates.values import Unknown, Value, Varying, holds_unknown, join, lift, per_arch, text_of, truth, varying
 
 _DEEPEST = 5
 _MOST_TURNS = 24
@@ -42,17 +42,24 @@ class Frame:
                 self.returns[position].append(each)
 
     def result(self, live: Live) -> Value:
-        """Join what was returned; an override that is not known does not hide what is."""
+        """Join what was returned.
+
+        An unknown override does not hide a default that depends on the architecture.
+        """
         self.leave(None, live)
-        return varying(self._joined(values) for values in self.returns)
+        if not any(self.returns):
+            return Unknown(f"raised in {self.text}")
+        eager = varying(self._joined([v for v in values if not holds_unknown(v)] or values) for values in self.returns)
+        if isinstance(eager, Varying) and all(map(_is_word, eager.values)) and len(set(map(text_of, eager.values))) < 4:
+            return Unknown(self.text)  # a choice among words, whose own conditions are the gates
+        return eager if isinstance(eager, Varying) else varying(map(self._joined, self.returns))
+
 
     def _joined(self, values: list[Value]) -> Value:
-        known = [value for value in values if not holds_unknown(value)]
         if not values:
             return Unknown(f"raised in {self.text}")
-        kept = known or values
-        result = kept[0]
-        for value in kept[1:]:
+        result = values[0]
+        for value in values[1:]:
             result = join(result, value, text=self.text)
         return result
 
@@ -63,6 +70,7 @@ class Interpreter(Evaluator):
     def __init__(self, modules: Modules, archs: tuple[Arch, ...]) -> None:
         super().__init__(modules, archs)
         self.memberships: dict[tuple[str, str], Varying] = {}
+        self._looked_for: dict[tuple[str, str], dict[int, Value]] = {}
         self.passed: dict[tuple[str, str], Value] = {}  # arguments that depend on the architecture
         self._results: dict[object, Value] = {}
 
@@ -84,7 +92,7 @@ class Interpreter(Evaluator):
             return Unknown(text)
         key = (plain.node, repr(sorted((n, _key(v)) for n, v in names.items())))
         if plain.outer is None and key in self._results:
-            return _named(self._results[key], text)
+            return self._results[key]
         self._running.add(plain)
         try:
             inner = Scope(plain.module, names, plain.outer, plain.owner, plain.key, scope.depth + 1)
@@ -92,7 +100,7 @@ class Interpreter(Evaluator):
         finally:
             self._running.discard(plain)
         self._results[key] = result
-        return _named(result, text)
+        return result
 
     def _worth(self, function: FunctionRef, names: dict[str, Value]) -> bool:
         if any(isinstance(value, Varying) or value.__class__ in (str, int, bool) for value in names.values()):
@@ -124,6 +132,24 @@ class Interpreter(Evaluator):
         for extra in (spec.vararg, spec.kwarg):
             if extra:
                 names[extra.arg] = Unknown(extra.arg)
+        return names
+
+    def parameters(self, function: FunctionRef) -> dict[str, Value]:
+        """Bind a function's parameters to what is known of them without a call."""
+        spec = function.node.args
+        names: dict[str, Value] = {}
+        for parameter in [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]:
+            origin = (function.key, parameter.arg)
+            names[parameter.arg] = self.passed.get(origin, Unknown(parameter.arg, origin=origin))
+        for extra in (spec.vararg, spec.kwarg):
+            if extra:
+                names[extra.arg] = Unknown(extra.arg)
+        if function.owner is not None and spec.args:
+            decorators = function.decorators()
+            if "classmethod" in decorators:
+                names[spec.args[0].arg] = function.owner
+            elif "staticmethod" not in decorators:
+                names[spec.args[0].arg] = Instance(function.owner)
         return names
 
     def body(self, node: Function, scope: Scope, text: str, visitor: Visitor | None = None) -> Value:
@@ -243,6 +269,8 @@ class Interpreter(Evaluator):
                 scope.names[name] = self._merged(name, value, other, yes, no)
 
     def _merged(self, name: str, value: Value, other: Value, yes: Live, no: Live) -> Value:
+        if _is_word(value) and _is_word(other):
+            return Unknown(name)
         joined = per_arch(join(value, other, text=name), len(yes))
         ours, theirs = per_arch(value, len(yes)), per_arch(other, len(yes))
         return varying(
@@ -314,8 +342,9 @@ def imported(module: Module, node: ast.Import | ast.ImportFrom) -> list[tuple[st
     return [(alias.asname or alias.name, f"{base}.{alias.name}") for alias in node.names if alias.name != "*"]
 
 
-def _named(value: Value, text: str) -> Value:
-    return value
+def _is_word(value: Value) -> bool:
+    """Tell whether a value is a constant word, or unknown: what a branch chooses, not what it tests."""
+    return isinstance(value, (str, Unknown)) or value is None
 
 
 def _key(value: Value) -> object:

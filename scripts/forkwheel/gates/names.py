@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 from forkwheel.gates import operators, primitives
 from forkwheel.gates.arch import Arch
@@ -37,6 +38,8 @@ class Names(ABC):
         self._globals: dict[tuple[str, str], Value] = {}
         self._attributes: dict[tuple[ast.ClassDef, str], Value] = {}
         self._running: set[object] = set()
+        self._stores: dict[ast.AST, frozenset[str]] = {}
+        self._words: dict[ast.AST, frozenset[str]] = {}
 
     def forget(self) -> None:
         """Drop what was evaluated, because more is known to depend on the architecture."""
@@ -232,24 +235,32 @@ class Names(ABC):
         return Unknown(text)
 
     def _may_store(self, module: Module, node: ast.FunctionDef, name: str) -> bool:
-        if name not in module.words or module.words.isdisjoint(self.hot):
-            return False
-        for child in ast.walk(node):
-            if isinstance(child, ast.Attribute) and child.attr == name and isinstance(child.ctx, ast.Store):
-                return self.is_hot(node)
-        return False
+        return name in module.words and name in self._stored(node) and self.is_hot(node)
+
+    def _stored(self, node: ast.AST) -> frozenset[str]:
+        if node not in self._stores:
+            attributes = (child for child in ast.walk(node) if isinstance(child, ast.Attribute))
+            self._stores[node] = frozenset(each.attr for each in attributes if isinstance(each.ctx, ast.Store))
+        return self._stores[node]
+
+    def words_of(self, node: ast.AST) -> frozenset[str]:
+        """Return every name, attribute and short string that a node mentions."""
+        if node not in self._words:
+            self._words[node] = frozenset(_words(node))
+        return self._words[node]
 
     def is_hot(self, node: ast.AST) -> bool:
         """Tell whether a node mentions anything that may depend on the architecture."""
-        for child in ast.walk(node):
-            word = getattr(child, "attr", None) or getattr(child, "id", None) or getattr(child, "name", None)
-            if word in self.hot:
-                return True
-            if isinstance(child, ast.Constant) and isinstance(child.value, str) and child.value in self.hot:
-                return True
-        return False
+        return not self.hot.isdisjoint(self.words_of(node))
 
 
-def depends(value: Value) -> bool:
-    """Tell whether a value depends on the architecture."""
-    return isinstance(value, Varying)
+def _words(node: ast.AST) -> Iterator[str]:
+    for child in ast.walk(node):
+        if isinstance(child, ast.Name):
+            yield child.id
+        elif isinstance(child, ast.Attribute):
+            yield child.attr
+        elif isinstance(child, ast.alias):
+            yield child.name.rpartition(".")[2]
+        elif isinstance(child, ast.Constant) and isinstance(child.value, str) and child.value.isidentifier():
+            yield child.value

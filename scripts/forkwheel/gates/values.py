@@ -82,7 +82,7 @@ def text_of(value: Value) -> str:
         return repr(value)
     if isinstance(value, (set, frozenset)):
         return "{" + ", ".join(sorted(map(text_of, value))) + "}"
-    return str(getattr(value, "name", type(value).__name__))
+    return str(getattr(value, "name", None) or value)
 
 
 def truth(value: Value) -> Value:

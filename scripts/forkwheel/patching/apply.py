@@ -64,16 +64,18 @@ def is_applied(series: Series, tree: Tree) -> bool:
     """Tell whether a tree is the exact result of a series.
 
     It is where every patch, from the last to the first, applies exactly in reverse: then the
-    tree that this leads to is one that the series turns into this tree. A tree on which the
-    series applies forwards is for ``check_series`` not yet patched.
+    tree that this leads to is one that the series turns into this tree. Deletions alone leave
+    nothing that would tell; a series of nothing else is never taken for applied.
     """
+    if all(file.operation == DELETE for patch in series.patches for file in patch.files):
+        return False
     overlay = Overlay(tree)
     try:
         for patch in reversed(series.patches):
             _apply_files(overlay, tuple(map(reversed_file, patch.files)), name=patch.name, file=series.file(patch))
     except DoesNotApply:
         return False
-    return bool(series.patches)
+    return True
 
 
 def apply_patch(overlay: Overlay, patch: Patch, *, folder: Path) -> None:

@@ -56,6 +56,16 @@ class Overlay:
         yield from (path for path in self._base if path not in self._changed)
         yield from (path for path, file in self._changed.items() if file is not None)
 
+    def entries(self) -> dict[str, Entry]:
+        """Describe every file that is there now, by path."""
+        return {path: self._entry(path) for path in self.paths()}
+
+    def _entry(self, path: str) -> Entry:
+        file = self._changed.get(path)
+        if file is None:
+            return self._base[path]
+        return Entry(path, file.mode, sha256(file.content).hexdigest())
+
     def read(self, path: str) -> File:
         """Return a file that is there; raise VerificationError where the disk differs from the tree's entry."""
         if (changed := self._changed.get(path)) is not None:
@@ -94,7 +104,7 @@ class Overlay:
         return tuple(change for change in made if change.before != change.after)
 
     def _change(self, path: str, file: File | None) -> Change:
-        after = None if file is None else Entry(path, file.mode, sha256(file.content).hexdigest())
+        after = None if file is None else self._entry(path)
         return Change(path, self._base.get(path), after, None if file is None else file.content)
 
 

@@ -38,6 +38,11 @@ class Patch:
         """The bytes after the header."""
         return self.content[len(self.header.text) :]
 
+    @property
+    def diff_sha256(self) -> str:
+        """The SHA-256 (hex) of the diff alone: what the patch does, whatever its header says."""
+        return sha256(self.diff).hexdigest()
+
 
 @dataclass(frozen=True)
 class Series:

@@ -2,77 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
 
-from forkwheel.errors import FetchError, UnreachableError
-from forkwheel.fetch.masking import mask
-from forkwheel.wheels.pip import index_settings
+from unearth import PackageFinder
+from unearth.fetchers import Fetcher
+
+from forkwheel.errors import FetchError
+from forkwheel.fetch.context import SILENCE_SECONDS
+from forkwheel.fetch.http_client import open_client
+from forkwheel.fetch.pip_settings import PipSettings, read_pip_settings
 
 
 def index_files(
-    wanted: Mapping[str, str], *, usable: Callable[[str, str], bool], folder: Path
+    wanted: Mapping[str, str], *, usable: Callable[[str, str], bool]
 ) -> dict[str, tuple[tuple[str, str], ...]]:
     """Return, for each name and version, the file names and SHA-256 (hex) of its wheels, sorted.
 
-    ``usable`` says of a name and a file name whether the file is wanted. ``folder`` is an empty folder to run pip in. Raise FetchError where a version has none.
+    ``usable`` says of a name and a file name whether the file is wanted. Raise FetchError
+    where a version has no such file.
     """
-    settings = index_settings(folder=folder)
+    settings = read_pip_settings()
+    default = PackageFinder().sources[0]["url"]
+    urls = [] if settings.no_index else [settings.index_url or default, *settings.extra_index_urls]
     found = {}
-    for name, version in wanted.items():
-        files: dict[str, str] = {}
-        for filename, sha256 in _links(name, version, settings=settings):
-            if usable(name, filename) and files.setdefault(filename, sha256) != sha256:
-                raise FetchError(
-                    f"two indexes serve {filename}, with the SHA-256 {files[filename]} and {sha256}",
-                    hint="configure pip with the one that you trust",
-                )
-        if not files:
-            raise FetchError(
-                f"the index has no wheel of {name} {version} that can be locked",
-                hint="it must serve a wheel for Linux, with its SHA-256; choose another version with `constraints`",
-            )
-        found[name] = tuple(sorted(files.items()))
+    with open_client(settings, urls, silence=SILENCE_SECONDS) as client:
+        finder = _finder(cast(Fetcher, client), urls, settings)
+        for name, version in wanted.items():
+            found[name] = _files(finder, name, version, usable=usable)
     return found
 
 
-def _links(name: str, version: str, *, settings: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    from httpx2 import HTTPError
-    from unearth import PackageFinder
-    from unearth.auth import MultiDomainBasicAuth
-    from unearth.fetchers.sync import PyPIClient
+def _finder(fetcher: Fetcher, urls: list[str], settings: PipSettings) -> PackageFinder:
+    return PackageFinder(
+        fetcher,
+        index_urls=urls,
+        find_links=settings.find_links,
+        trusted_hosts=settings.trusted_hosts,
+        ignore_compatibility=True,
+        only_binary=[":all:"],
+    )
 
-    urls = _index_urls(settings)
-    trusted = settings.get("PIP_TRUSTED_HOST", "").split()
-    timeout = float(settings.get("PIP_TIMEOUT") or settings.get("PIP_DEFAULT_TIMEOUT") or 15)
-    verify = settings.get("PIP_CERT") or True
-    with PyPIClient(trusted_hosts=trusted, verify=verify, timeout=timeout, proxy=settings.get("PIP_PROXY")) as client:
-        client.auth = MultiDomainBasicAuth(index_urls=urls)
-        finder = PackageFinder(
-            client,
-            index_urls=urls,
-            find_links=settings.get("PIP_FIND_LINKS", "").split(),
-            trusted_hosts=trusted,
-            ignore_compatibility=True,
-            only_binary=[":all:"],
+
+def _files(
+    finder: PackageFinder, name: str, version: str, *, usable: Callable[[str, str], bool]
+) -> tuple[tuple[str, str], ...]:
+    files: dict[str, str] = {}
+    for filename, sha256 in _links(finder, name, version):
+        if usable(name, filename) and files.setdefault(filename, sha256) != sha256:
+            raise FetchError(
+                f"two indexes serve {filename}, with the SHA-256 {files[filename]} and {sha256}",
+                hint="configure pip with the one that you trust",
+            )
+    if not files:
+        raise FetchError(
+            f"the index has no wheel of {name} {version} that can be locked",
+            hint="it must serve a wheel for Linux, with its SHA-256; choose another version with `constraints`",
         )
-        try:
-            packages = list(finder.find_matches(f"{name}=={version}", allow_yanked=True))
-        except (HTTPError, OSError) as error:
-            raise UnreachableError(
-                f"the package index cannot be asked for {name}: {mask(str(error))}",
-                hint="see that the index that pip is configured with can be reached",
-            ) from error
-    for package in packages:
-        sha256: str | list[str] | None = (package.link.hashes or {}).get("sha256")
+    return tuple(sorted(files.items()))
+
+
+def _links(finder: PackageFinder, name: str, version: str) -> Iterator[tuple[str, str]]:
+    for package in finder.find_matches(f"{name}=={version}", allow_yanked=True):
+        sha256 = (package.link.hash_option or {}).get("sha256")
         if package.link.filename.endswith(".whl") and sha256:
-            yield package.link.filename, sha256 if isinstance(sha256, str) else sha256[0]
-
-
-def _index_urls(settings: Mapping[str, str]) -> list[str]:
-    if settings.get("PIP_NO_INDEX", "").lower() in ("1", "true", "yes", "on"):
-        return []
-    from pip._internal.models.index import PyPI
-
-    first = settings.get("PIP_INDEX_URL") or PyPI.simple_url
-    return [first, *settings.get("PIP_EXTRA_INDEX_URL", "").split()]
+            yield package.link.filename, sha256[0].lower()

@@ -23,12 +23,11 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from forkwheel.console import Log
 from forkwheel.errors import BuildError
 from forkwheel.recipe import Package
-from forkwheel.release.index_files import index_files
 from forkwheel.release.inputs import Inputs, LockedRequirement, PackageInputs
 from forkwheel.store import Store
 from forkwheel.wheels.build import build_requires
 from forkwheel.wheels.environment import build_environment
-from forkwheel.wheels.pip import index_settings, pip_environment, run_pip
+from forkwheel.wheels.pip import pip_environment, run_pip
 
 PYTHONS = ((3, 10), (3, 11), (3, 12), (3, 13))
 MACHINES = ("x86_64", "aarch64")
@@ -101,13 +100,14 @@ def build_system_requires(tree: Path) -> tuple[str, ...]:
 def _pinned(
     requires: Sequence[str], *, constraints: Sequence[str], folder: Path, log: Log
 ) -> tuple[LockedRequirement, ...]:
+    from forkwheel.release.index_files import index_files  # its HTTP client is slow to import
+
     chosen, hosts = _resolve(requires, constraints=constraints, folder=folder)
     needed = {name: distribution for name, distribution in chosen.items() if name in hosts}
     versions = {name: distribution.version for name, distribution in needed.items()}
     files = index_files(
         versions,
         usable=lambda name, filename: any(_usable(filename, host) for host in hosts[name]),
-        folder=folder / "empty",
     )
     locked = []
     for name, distribution in sorted(needed.items()):
@@ -198,7 +198,7 @@ def _ask_pip(requirements: Sequence[str], *, constraints: Sequence[str], folder:
     options = ["--dry-run", "--ignore-installed", "--only-binary", ":all:", "--target", str(folder / "target")]
     python = ["--python-version", "{}.{}".format(*PYTHONS[0]), "--report", str(report), "--quiet"]
     files = ["-r", str(folder / "requires.txt"), "-c", str(folder / "constraints.txt")]
-    run_pip(["install", *options, *python, *files], folder=working, environment=pip_environment(folder=working))
+    run_pip(["install", *options, *python, *files], folder=working, environment=pip_environment())
     return {chosen.name: chosen for chosen in _report(json.loads(report.read_bytes()))}
 
 
@@ -218,7 +218,8 @@ def _check_pythons(chosen: _Chosen) -> None:
     for major, minor in PYTHONS:
         if not specifier.contains(f"{major}.{minor}.99"):
             raise BuildError(
-                f"{chosen.name} {chosen.version} requires Python {chosen.requires_python}, which excludes {major}.{minor}",
+                f"{chosen.name} {chosen.version} requires Python {chosen.requires_python}, "
+                f"which excludes {major}.{minor}",
                 hint="choose another version with the lock's `constraints`",
             )
 

@@ -77,7 +77,9 @@ def archive(members: Sequence[Member], *, epoch: int) -> list[bytes]:
     for packed in _pack_all(members):
         sizes = (packed.crc, len(packed.data), packed.size)
         shared = (_NEEDS_2_0, packed.flags, packed.method, *moment, *sizes, len(packed.name), 0)
-        central.append(_CENTRAL.pack(b"PK\1\2", _MADE_ON_UNIX, *shared, 0, 0, 0, packed.mode << 16, offset) + packed.name)
+        central.append(
+            _CENTRAL.pack(b"PK\1\2", _MADE_ON_UNIX, *shared, 0, 0, 0, packed.mode << 16, offset) + packed.name
+        )
         header = _LOCAL.pack(b"PK\3\4", *shared) + packed.name
         blocks += [header, packed.data]
         offset += len(header) + len(packed.data)
@@ -110,7 +112,9 @@ def _pack_all(members: Sequence[Member]) -> list[_Packed]:
     """Compress the members on all cores; libdeflate lets go of the interpreter's lock."""
     batches = [members[start : start + _BATCH] for start in range(0, len(members), _BATCH)]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return [packed for batch in pool.map(lambda batch: [_pack(member) for member in batch], batches) for packed in batch]
+        return [
+            packed for batch in pool.map(lambda batch: [_pack(member) for member in batch], batches) for packed in batch
+        ]
 
 
 def _pack(member: Member) -> _Packed:

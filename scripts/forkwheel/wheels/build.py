@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from build import BuildBackendException, BuildException, ProjectBuilder
-from build import BuildSystemTableValidationError
+import pyproject_hooks
+from build import BuildBackendException, BuildException, BuildSystemTableValidationError, ProjectBuilder
 
 from forkwheel.console import Log
 from forkwheel.errors import BuildError
@@ -26,17 +29,33 @@ def build_wheel(tree: Path, package: Package, *, version: str, python: Path, des
     requirements. What the backend says goes to a log file in ``dest``; its last lines are in
     the BuildError that a failure raises.
     """
-    dest.mkdir(parents=True, exist_ok=True)
+    settings = _settings(package, version=version)
     log_file = dest / f"{package.name}.build.log"
+    with _backend(tree, package, version=version, python=python, log_file=log_file) as builder:
+        path = Path(builder.build("wheel", dest, settings))
+    log.info(f"the backend built {path.name}")
+    return path
+
+
+def build_requires(tree: Path, package: Package, *, version: str, python: Path, dest: Path) -> set[str]:
+    """Return the requirements that the backend itself asks for, beyond those in pyproject.toml."""
+    settings = _settings(package, version=version)
+    log_file = dest / f"{package.name}.requires.log"
+    with _backend(tree, package, version=version, python=python, log_file=log_file) as builder:
+        return builder.get_requires_for_build("wheel", settings)
+
+
+@contextmanager
+def _backend(tree: Path, package: Package, *, version: str, python: Path, log_file: Path) -> Iterator[ProjectBuilder]:
+    """Give a builder whose hooks run in the fixed environment; raise BuildError for whatever fails in it."""
+    _leave_warnings_to_the_log()
     try:
+        log_file.parent.mkdir(parents=True, exist_ok=True)
         log_file.write_bytes(b"")
-        with tempfile.TemporaryDirectory(dir=dest, prefix=".build-") as private:
-            backend = _Backend(Path(private), package=package, version=version, python=python, log_file=log_file)
-            built = ProjectBuilder(tree, python_executable=str(python), runner=backend.run).build(
-                "wheel", dest, _settings(package, version=version)
-            )
-        path = Path(built)
-        log.info(f"the backend built {path.name}")
+        with tempfile.TemporaryDirectory(dir=log_file.parent, prefix=".build-") as private:
+            environment = _environment(Path(private), package=package, version=version, python=python)
+            runner = partial(_run_hook, log_file=log_file, environment=environment)
+            yield ProjectBuilder(tree, python_executable=str(python), runner=runner)
     except BuildBackendException as error:
         raise BuildError(
             f"the build backend of {package.name} failed; its last lines:\n{_tail(log_file) or error}",
@@ -48,26 +67,16 @@ def build_wheel(tree: Path, package: Package, *, version: str, python: Path, des
         ) from error
     except OSError as error:
         raise BuildError(
-            f"the wheel of {package.name} cannot be built in {dest}: {error.strerror or error}",
+            f"the wheel of {package.name} cannot be built in {log_file.parent}: {error.strerror or error}",
             hint="see that the disk has room and that the folder can be written to",
         ) from error
-    return path
 
 
-def build_requires(tree: Path, package: Package, *, version: str, python: Path, dest: Path) -> set[str]:
-    """Return the requirements that the backend itself asks for, beyond those in pyproject.toml."""
-    log_file = dest / f"{package.name}.requires.log"
-    log_file.write_bytes(b"")
-    with tempfile.TemporaryDirectory(dir=dest, prefix=".build-") as private:
-        backend = _Backend(Path(private), package=package, version=version, python=python, log_file=log_file)
-        builder = ProjectBuilder(tree, python_executable=str(python), runner=backend.run)
-        try:
-            return builder.get_requires_for_build("wheel", _settings(package, version=version))
-        except (BuildException, BuildBackendException) as error:
-            raise BuildError(
-                f"the build backend of {package.name} failed; its last lines:\n{_tail(log_file) or error}",
-                hint="see the tree's pyproject.toml",
-            ) from error
+def _leave_warnings_to_the_log() -> None:
+    """Keep a backend's warnings, which newer pyproject_hooks hands on, off the terminal."""
+    category = getattr(pyproject_hooks, "BuildBackendWarning", None)
+    if category is not None:
+        warnings.filterwarnings("ignore", category=category)
 
 
 def _settings(package: Package, *, version: str) -> dict[str, str]:
@@ -80,28 +89,26 @@ def _tail(log_file: Path) -> str:
     return "\n".join(lines[-_SHOWN_LINES:])
 
 
-class _Backend:
-    """Runs the backend's hooks in an environment that is the same on every host."""
-
-    def __init__(self, private: Path, *, package: Package, version: str, python: Path, log_file: Path) -> None:
-        self._log_file = log_file
-        self._environment = _environment(private, package=package, version=version, python=python)
-
-    def run(
-        self, command: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
-    ) -> None:
-        """Run one hook, as ``build`` asks; all that it prints goes to the log file."""
-        with self._log_file.open("ab") as output:
-            subprocess.run(
-                list(command),
-                cwd=cwd,
-                env={**self._environment, **(extra_environ or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                umask=_UMASK,
-                check=True,
-            )
+def _run_hook(
+    command: Sequence[str],
+    cwd: str | None = None,
+    extra_environ: Mapping[str, str] | None = None,
+    *,
+    log_file: Path,
+    environment: Mapping[str, str],
+) -> None:
+    """Run one hook, as ``build`` asks; all that it prints goes to the log file."""
+    with log_file.open("ab") as output:
+        subprocess.run(
+            list(command),
+            cwd=cwd,
+            env={**environment, **(extra_environ or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            umask=_UMASK,
+            check=True,
+        )
 
 
 def _environment(private: Path, *, package: Package, version: str, python: Path) -> dict[str, str]:

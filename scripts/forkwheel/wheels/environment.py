@@ -123,7 +123,7 @@ def _install(folder: Path, requirements: tuple[LockedRequirement, ...], *, tempo
         run_pip(
             ["--python", python, "install", *options, "-r", str(file)],
             folder=working,
-            environment=pip_environment(folder=working),
+            environment=pip_environment(),
         )
     except PipError as error:
         raise _explained(error) from error

@@ -7,9 +7,7 @@ what is installed, and where, is ours.
 
 from __future__ import annotations
 
-import ast
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,62 +15,60 @@ from pathlib import Path
 
 from forkwheel.errors import BuildError
 from forkwheel.fetch.masking import mask
+from forkwheel.fetch.pip_settings import PipSettings, read_pip_settings
 
-_INDEX_SETTINGS = (
-    "index-url",
-    "extra-index-url",
-    "find-links",
-    "no-index",
-    "trusted-host",
-    "cert",
-    "client-cert",
-    "proxy",
-    "timeout",
-    "default-timeout",
-    "retries",
-    "keyring-provider",
-    "cache-dir",
-    "no-cache-dir",
-)
-_SECTIONS = ("global", "install", ":env:")  # in the order in which pip lets a later one win
-_SETTING = re.compile(r"^(?P<section>[^.=]+)\.(?P<name>[^=]+)=(?P<value>.*)$")
+_KEPT = ("PIP_CACHE_DIR", "PIP_KEYRING_PROVIDER", "PIP_NO_CACHE_DIR", "PIP_RETRIES")
 _WITHOUT_PREFIXES = ("PIP_", "PYTHON", "GIT_", "VIRTUAL_ENV", "__PYVENV")
+_SHOWN_LINES = 12
 
 
-def index_settings(*, folder: Path) -> dict[str, str]:
-    """Return the person's settings that say which index is asked and how, as pip's variables.
+def pip_environment() -> dict[str, str]:
+    """Return the environment for pip runs: the person's own, but of pip's settings only the index's.
 
-    ``folder`` is an empty folder to run in, so that nothing lying around is imported.
+    Credentials are in it, and so never among a process's arguments.
     """
-    listed = run_pip(["config", "list"], folder=folder, environment=_without_python_variables())
-    settings: dict[str, str] = {}
-    for section in _SECTIONS:
-        for line in listed.splitlines():
-            match = _SETTING.match(line)
-            if match is None or match["section"] != section or match["name"] not in _INDEX_SETTINGS:
-                continue
-            value = str(ast.literal_eval(match["value"]))
-            if value:
-                settings["PIP_" + match["name"].upper().replace("-", "_")] = " ".join(value.split())
-    return settings
+    own = os.environ.items()
+    kept = {name: value for name, value in own if name in _KEPT or not name.startswith(_WITHOUT_PREFIXES)}
+    fixed = {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_INPUT": "1",
+        "PYTHONNOUSERSITE": "1",
+        "LC_ALL": "C.UTF-8",
+    }
+    return {**kept, **index_variables(read_pip_settings()), **fixed}
 
 
-def pip_environment(*, folder: Path) -> dict[str, str]:
-    """Return the environment for pip runs: the person's own, but of pip's settings only the index's."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_WITHOUT_PREFIXES)}
-    fixed = {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
-    return {**kept, **index_settings(folder=folder), **fixed, "PYTHONNOUSERSITE": "1", "LC_ALL": "C.UTF-8"}
-
-
-def _without_python_variables() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "__PYVENV"))}
+def index_variables(settings: PipSettings) -> dict[str, str]:
+    """Spell the settings that say which index is asked, and how, as pip's environment variables."""
+    values = {
+        "PIP_INDEX_URL": settings.index_url,
+        "PIP_EXTRA_INDEX_URL": " ".join(settings.extra_index_urls),
+        "PIP_FIND_LINKS": " ".join(settings.find_links),
+        "PIP_NO_INDEX": "1" if settings.no_index else None,
+        "PIP_TRUSTED_HOST": " ".join(settings.trusted_hosts),
+        "PIP_CERT": settings.cert,
+        "PIP_CLIENT_CERT": settings.client_cert,
+        "PIP_PROXY": settings.proxy,
+        "PIP_TIMEOUT": f"{settings.timeout:g}",
+    }
+    return {name: value for name, value in values.items() if value}
 
 
 def run_pip(arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str]) -> str:
-    """Run pip and return its standard output; raise PipError with its last lines where it fails."""
+    """Run pip and return its standard output; raise PipError with its last lines where it fails.
+
+    ``folder`` is an empty folder to run in, so that nothing lying around is imported.
+    """
     command = [sys.executable, "-m", "pip", *arguments]
     result = subprocess.run(
-        command, cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        command,
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if result.returncode:
         raise PipError(mask(result.stdout + result.stderr))
@@ -85,7 +81,7 @@ class PipError(BuildError):
     def __init__(self, output: str) -> None:
         lines = [line for line in output.splitlines() if line.strip()]
         super().__init__(
-            "pip failed: " + ("\n".join(lines[-12:]) or "it said nothing"),
+            "pip failed: " + ("\n".join(lines[-_SHOWN_LINES:]) or "it said nothing"),
             hint="see that pip is installed for this Python and can reach its index",
         )
         self.output = output

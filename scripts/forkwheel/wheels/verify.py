@@ -54,6 +54,12 @@ def verify_wheel(path: Path, *, must_contain: Mapping[str, str | None]) -> None:
             )
 
 
+def member_names(path: Path) -> tuple[str, ...]:
+    """List the files in a wheel, in the archive's order."""
+    with open_wheel(path) as opened:
+        return tuple(info.filename for info in opened.infolist() if not info.is_dir())
+
+
 def read_wheel(path: Path) -> WheelRecords:
     """Read what a wheel says of itself; raise VerificationError where it is no sound wheel.
 

@@ -1,0 +1,344 @@
+"""Find the gates of Python sources; nothing is imported or run."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from forkwheel.gates.arch import KNOWN_MAJORS, KNOWN_NUMBERS, Arch
+from forkwheel.gates.discover import discover
+from forkwheel.gates.interpret import Interpreter, Live
+from forkwheel.gates.model import DEPENDS, NO, YES, Gate, Place
+from forkwheel.gates.modules import Module, Modules
+from forkwheel.gates.objects import Bound, ClassRef, FunctionRef, Instance, Partial, Scope
+from forkwheel.gates.values import Unknown, Value, Varying, holds_unknown, lift, negate, per_arch, same, truth
+
+_DECLARES = re.compile(r"capabilit|compute_cap|major_versions|supported_arch|supported_sm|^ccs?$")
+_LOGIC = (ast.Compare, ast.BoolOp)
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class PythonFindings:
+    """What was found in the Python sources: gates, files that do not parse, and the interpreter."""
+
+    gates: tuple[Gate, ...]
+    failures: tuple[str, ...]
+    interpreter: Interpreter
+
+
+def find_python_gates(
+    texts: Mapping[str, Mapping[str, str]], *, archs: tuple[Arch, ...], target: Arch, references: tuple[Arch, ...]
+) -> PythonFindings:
+    """Find the gates in the Python files of some trees (text by root and path)."""
+    interpreter = Interpreter(Modules(texts), archs)
+    discover(interpreter)
+    recorder = Recorder(interpreter, archs.index(target), tuple(archs.index(r) for r in references))
+    recorder.run()
+    failures = [failure for module in interpreter.modules.all for failure in module.failures]
+    gates = sorted(recorder.found.values(), key=lambda gate: (gate.place, gate.first, gate.condition))
+    return PythonFindings(tuple(gates), tuple(failures), interpreter)
+
+
+class Recorder:
+    """Visits every statement that mentions something architectural and keeps what differs."""
+
+    def __init__(self, interpreter: Interpreter, target: int, references: tuple[int, ...]) -> None:
+        self.interpreter = interpreter
+        self.target = target
+        self.references = references
+        self.found: dict[tuple[str, str, int, int], Gate] = {}
+
+    def run(self) -> None:
+        """Visit modules, then again the functions that were called with something architectural."""
+        for module in self.interpreter.modules.all:
+            if not module.words.isdisjoint(self.interpreter.hot):
+                self._module(module)
+        done: dict[tuple[str, str], Value] = {}
+        for _ in range(_ROUNDS):
+            fresh = {key: value for key, value in self.interpreter.passed.items() if not same(done.get(key), value)}
+            done.update(fresh)
+            for key in sorted({function for function, _ in fresh}):
+                self._again(key)
+
+    def _module(self, module: Module) -> None:
+        scope = Scope(module, {}, key=f"{module.name}:")
+        self._top(module.tree.body, scope)
+
+    def _top(self, body: list[ast.stmt], scope: Scope) -> None:
+        everywhere = (True,) * len(self.interpreter.archs)
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                self._class(node, scope)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self._function(FunctionRef(scope.module, node, f"{scope.module.name}:{node.name}"), scope)
+            else:
+                self.visit(node, scope, everywhere)
+                for name in ("body", "orelse", "finalbody"):
+                    self._top(getattr(node, name, []), scope)
+                for handler in getattr(node, "handlers", []):
+                    self._top(handler.body, scope)
+
+    def _class(self, node: ast.ClassDef, scope: Scope) -> None:
+        cls = ClassRef(scope.module, node)
+        inner = Scope(scope.module, {}, owner=cls, key=f"{scope.module.name}:{node.name}")
+        for child in node.body:
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                key = f"{scope.module.name}:{node.name}.{child.name}"
+                self._function(FunctionRef(scope.module, child, key, owner=cls), inner)
+            elif isinstance(child, ast.ClassDef):
+                self._class(child, scope)
+            else:
+                self.visit(child, inner, (True,) * len(self.interpreter.archs))
+
+    def _function(self, function: FunctionRef, scope: Scope) -> None:
+        node = function.node
+        assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for decorator in node.decorator_list:
+            self.scan(decorator, scope, f"{function.key}")
+        passed = any(key == function.key for key, _ in self.interpreter.passed)
+        if not self.interpreter.is_hot(node) and not passed:
+            return
+        names = self.interpreter.parameters(function)
+        inner = Scope(scope.module, names, function.outer, function.owner, function.key)
+        self.interpreter.body(node, inner, function.key, visitor=self.visit)
+
+    def _again(self, key: str) -> None:
+        module_name, _, qualified = key.partition(":")
+        module = self.interpreter.modules.by_name.get(module_name)
+        if module is None:
+            return
+        for function in functions_of(module):
+            if function.key == key:
+                self._function(function, Scope(module, {}, owner=function.owner, key=key))
+
+    def visit(self, node: ast.stmt, scope: Scope, live: Live) -> None:
+        """Look at the expressions of one statement, whose inner statements are visited apart."""
+        if not any(live[i] for i in (self.target, *self.references)):
+            return
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            self._function(FunctionRef(scope.module, node, f"{scope.key}.{node.name}", scope.owner, scope), scope)
+        elif isinstance(node, (ast.If, ast.While)):
+            refuses = isinstance(node, ast.If) and _refuses(node.body) and not node.orelse
+            guarded = tuple(sorted(_stored(node)))
+            self.scan(node.test, scope, scope.key, test=True, refuses=refuses, holds=_outcome(node), guarded=guarded)
+        elif isinstance(node, ast.Assert):
+            self.scan(node.test, scope, scope.key, test=True, holds="an assertion")
+        else:
+            stored = tuple(sorted(_stored(node)))
+            holds = "a result" if isinstance(node, ast.Return) else f"the value of {', '.join(stored)}" if stored else ""
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    self.scan(child, scope, scope.key, holds=holds, guarded=stored)
+
+    def scan(
+        self,
+        node: ast.expr,
+        scope: Scope,
+        symbol: str,
+        *,
+        test: bool = False,
+        refuses: bool = False,
+        holds: str = "",
+        guarded: tuple[str, ...] = (),
+    ) -> None:
+        """Record the largest conditions within an expression that differ."""
+        if not self._mentions(node, scope):
+            return
+        value = self.interpreter.evaluate(node, scope)
+        if isinstance(value, Varying) and self._is_condition(node, value, test, scope):
+            decided = lift(truth, value)
+            self._record(node, lift(negate, decided) if refuses else decided, scope, symbol, holds, guarded)
+            return
+        if isinstance(node, ast.Call):
+            self._lists(node, scope, symbol)
+            if holds.startswith("the value") and self._alias(node, value, scope, symbol):
+                return
+        for child in _inner(node):
+            if isinstance(node, (ast.BoolOp, ast.UnaryOp)) and isinstance(self.interpreter.evaluate(child, scope), Varying):
+                continue  # open to all of them, on one condition or another
+            is_test = isinstance(node, ast.IfExp) and child is node.test
+            is_test = is_test or isinstance(node, (ast.BoolOp, ast.UnaryOp)) or (isinstance(node, ast.comprehension))
+            self.scan(child, scope, symbol, test=is_test, holds=holds or "a choice of a value", guarded=guarded)
+
+    def _alias(self, node: ast.expr, value: Value, scope: Scope, symbol: str) -> bool:
+        """Record a definition of a predicate: something that is called later and then differs."""
+        if not isinstance(value, Partial):
+            return False
+        result = lift(truth, self.interpreter.call(value, [], {}, scope, scope.module.source(node)))
+        if self._differs(result):
+            self._record(node, result, scope, symbol, "a predicate", ())
+        return True
+
+    def _mentions(self, node: ast.AST, scope: Scope) -> bool:
+        local = {name.rsplit(".", 1)[-1] for name, value in _all_names(scope) if isinstance(value, Varying)}
+        words = self.interpreter.words_of(node)
+        return not words.isdisjoint(self.interpreter.hot) or not words.isdisjoint(local)
+
+    def _differs(self, value: Value) -> bool:
+        values = per_arch(value, len(self.interpreter.archs))
+        return any(not same(values[self.target], values[reference]) for reference in self.references)
+
+    def _is_condition(self, node: ast.expr, value: Varying, test: bool, scope: Scope) -> bool:
+        if not self._differs(lift(truth, value)):
+            return False
+        seen = [truth(value.values[i]) for i in (self.target, *self.references)]
+        if all(isinstance(each, Unknown) for each in seen):
+            return isinstance(node, ast.Compare) and self._compares_arch(node, scope)
+        if test or isinstance(node, _LOGIC) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
+            return True
+        values = [value.values[i] for i in (self.target, *self.references)]
+        plain = all(isinstance(each, (bool, Unknown)) for each in values) and any(isinstance(e, bool) for e in values)
+        return plain and isinstance(node, (ast.Call, ast.Attribute, ast.Subscript))
+
+    def _compares_arch(self, node: ast.Compare, scope: Scope) -> bool:
+        """Tell whether one side is known for every architecture, and the other is not."""
+        sides = [self.interpreter.evaluate(side, scope) for side in (node.left, *node.comparators)]
+        return any(isinstance(side, Varying) and not holds_unknown(side.values) for side in sides)
+
+    def _record(
+        self, node: ast.expr, value: Value, scope: Scope, symbol: str, holds: str, guarded: tuple[str, ...]
+    ) -> None:
+        atom, others = self._atom(node, scope)
+        states = per_arch(value, len(self.interpreter.archs))
+        self._keep(node, atom, scope, symbol, "condition", states, tuple(others), holds, guarded)
+
+    def _keep(
+        self,
+        node: ast.expr,
+        atom: ast.expr,
+        scope: Scope,
+        symbol: str,
+        kind: str,
+        states: tuple[Value, ...],
+        others: tuple[str, ...],
+        holds: str,
+        guarded: tuple[str, ...],
+    ) -> None:
+        module = scope.module
+        names = [DEPENDS if isinstance(s, Unknown) else YES if s else NO for s in states]
+        gate = Gate(
+            place=Place(module.root, module.path, atom.lineno),
+            first=node.lineno,
+            last=node.end_lineno or node.lineno,
+            kind=kind,
+            condition=module.source(atom),
+            admits=tuple(zip(self.interpreter.archs, names, strict=True)),
+            others=others,
+            symbol=symbol,
+            holds=holds,
+            guarded=guarded,
+        )
+        self.found[(module.root, module.path, atom.lineno, atom.col_offset)] = gate
+
+    def _atom(self, node: ast.expr, scope: Scope) -> tuple[ast.expr, list[str]]:
+        """Return the part that depends on the architecture, and the conditions beside it."""
+        others: list[str] = []
+        while True:
+            if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+                node = node.operand
+                continue
+            if not isinstance(node, ast.BoolOp):
+                return node, others
+            parts = [part for part in node.values if isinstance(self.interpreter.evaluate(part, scope), Varying)]
+            if len(parts) != 1:
+                return node, others
+            others += [scope.module.source(part) for part in node.values if part is not parts[0]]
+            node = parts[0]
+
+    def _lists(self, node: ast.Call, scope: Scope, symbol: str) -> None:
+        """Record arguments that list architectures."""
+        function = self.interpreter.evaluate(node.func, scope)
+        plain = function.function if isinstance(function, Bound) else function
+        if not isinstance(plain, FunctionRef):
+            return
+        for name, argument in _arguments(plain, node, bound=isinstance(function, Bound)):
+            collection = self.interpreter.evaluate(argument, scope)
+            looked_for = self.interpreter.memberships.get((plain.key, name)) or self._declared(name, collection)
+            if looked_for is None or not isinstance(collection, (list, tuple, set, frozenset, dict)):
+                continue
+            states = tuple(each in collection for each in looked_for.values)
+            if self._differs(Varying(states)):
+                self._keep(argument, argument, scope, symbol, "list", states, (), f"{plain.key.partition(':')[2]}", ())
+
+    def _declared(self, name: str, collection: Value) -> Varying | None:
+        if not _DECLARES.search(name) or not isinstance(collection, (list, tuple, set, frozenset)) or not collection:
+            return None
+        archs = self.interpreter.archs
+        if all(type(item) is int and item in KNOWN_NUMBERS for item in collection):
+            return Varying(tuple(arch.number for arch in archs))
+        if "major" in name and all(type(item) is int and item in KNOWN_MAJORS for item in collection):
+            return Varying(tuple(arch.major for arch in archs))
+        return None
+
+
+def functions_of(module: Module) -> Iterator[FunctionRef]:
+    """Yield the functions and methods of a module that are not nested in a function."""
+    for node in ast.walk(module.tree) if module.tree.body else ():
+        if isinstance(node, ast.ClassDef):
+            owner = ClassRef(module, node)
+            for child in node.body:
+                if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    yield FunctionRef(module, child, f"{module.name}:{node.name}.{child.name}", owner=owner)
+    for bindings in module.bindings.values():
+        for binding in bindings:
+            if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield FunctionRef(module, binding.node, f"{module.name}:{binding.node.name}")
+
+
+def _arguments(function: FunctionRef, node: ast.Call, *, bound: bool) -> Iterator[tuple[str, ast.expr]]:
+    spec = function.node.args
+    parameters = [parameter.arg for parameter in [*spec.posonlyargs, *spec.args]][1 if bound else 0 :]
+    yield from zip(parameters, node.args, strict=False)
+    for keyword in node.keywords:
+        if keyword.arg:
+            yield keyword.arg, keyword.value
+
+
+def _all_names(scope: Scope) -> Iterator[tuple[str, Value]]:
+    inner: Scope | None = scope
+    while inner is not None:
+        yield from inner.names.items()
+        inner = inner.outer
+
+
+def _inner(node: ast.expr) -> Iterator[ast.expr]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.keyword):
+            yield child.value
+        elif isinstance(child, ast.expr) and not isinstance(child, ast.Lambda):
+            yield child
+
+
+def _stored(node: ast.AST) -> set[str]:
+    """Return the names and attributes that a statement binds."""
+    stored = set()
+    for child in ast.walk(node):
+        if isinstance(child, (ast.Name, ast.Attribute)) and isinstance(child.ctx, ast.Store):
+            stored.add(child.id if isinstance(child, ast.Name) else child.attr)
+    return stored
+
+
+def _refuses(body: list[ast.stmt]) -> bool:
+    """Tell whether a branch is a way out: it raises, or returns nothing, False or an empty value."""
+    last = body[-1]
+    if isinstance(last, ast.Raise):
+        return True
+    if not isinstance(last, ast.Return) or len(body) > 2:
+        return False
+    value = last.value
+    if value is None or (isinstance(value, ast.Constant) and not value.value):
+        return True
+    return isinstance(value, (ast.Dict, ast.List, ast.Tuple)) and not (value.keys if isinstance(value, ast.Dict) else value.elts)
+
+
+def _outcome(node: ast.If | ast.While) -> str:
+    last = node.body[-1]
+    if isinstance(last, ast.Raise):
+        return "an error"
+    if isinstance(last, ast.Return):
+        return "an early return"
+    stored = sorted(_stored(ast.Module(body=node.body, type_ignores=[])))
+    return f"the value of {', '.join(stored[:3])}" if stored else "a branch"

@@ -1,0 +1,223 @@
+"""The whole pipeline on a real third project: keys, locks, kills, two runs at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+from small import command_environment, events, forkwheel, write_recipe
+
+WHEEL = "tomli_w-1.2.0+wide.1-py3-none-any.whl"
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the recipe, locked as revision 1, and the cache that locking filled."""
+    folder = tmp_path_factory.mktemp("small")
+    recipe = write_recipe(folder / "recipe")
+    run = forkwheel("lock", "--recipe", recipe, "--inputs", cache=folder / "cache")
+    assert run.returncode == 0, run.stdout + run.stderr
+    return folder
+
+
+@pytest.fixture
+def project(locked: Path, tmp_path: Path) -> Path:
+    """Return a copy of the locked recipe's folder with a cache that knows sources and environments, no wheels."""
+    shutil.copytree(locked, tmp_path / "p", symlinks=True)
+    shutil.rmtree(tmp_path / "p" / "cache" / "wheels")
+    shutil.rmtree(tmp_path / "p" / "cache" / "envs")  # environments cannot be moved
+    return tmp_path / "p"
+
+
+def build(
+    project: Path, *more: str | Path, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return forkwheel(
+        "build", "--recipe", project / "recipe", "--out", project / "dist", *more,
+        cache=project / "cache", environment=environment,
+    )  # fmt: skip
+
+
+def test_a_third_project_is_patched_built_and_recorded(project: Path) -> None:
+    run = build(project)
+    assert run.returncode == 0, run.stdout + run.stderr
+    names = {file.name for file in (project / "dist").iterdir()}
+    assert names == {WHEEL, "small.manifest.json", "small.observed.json", "SHA256SUMS"}
+    with zipfile.ZipFile(project / "dist" / WHEEL) as wheel:
+        assert b"MAX_LINE_LENGTH = 120" in wheel.read("tomli_w/_writer.py")
+        assert b'__version__ = "1.2.0+wide.1"' in wheel.read("tomli_w/__init__.py")
+        records = {name.split("/", 1)[1] for name in wheel.namelist() if ".dist-info/" in name}
+    assert {
+        "forkwheel/key.json",
+        "forkwheel/recipe.toml",
+        "forkwheel/inputs.lock.toml",
+        "forkwheel/patches/series",
+        "forkwheel/patches/longer-lines.patch",
+        "sboms/forkwheel.cdx.json",
+    } <= records
+    subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=project / "dist", check=True, capture_output=True)
+
+
+def test_the_same_key_is_not_built_again(project: Path) -> None:
+    build(project)
+    before = {file.name: file.stat().st_mtime_ns for file in (project / "dist").iterdir() if file.suffix == ".whl"}
+    log = project / "events"
+    run = build(project, environment={"FORKWHEEL_EVENTS": str(log)})
+    assert "is unchanged: nothing was built" in run.stdout
+    assert {event["stage"] for event in events(log)} == {"write"}
+    assert before == {
+        file.name: file.stat().st_mtime_ns for file in (project / "dist").iterdir() if file.suffix == ".whl"
+    }
+
+
+def test_a_wheel_rebuilds_itself_from_what_it_carries(project: Path, tmp_path: Path) -> None:
+    build(project)
+    wheel = project / "dist" / WHEEL
+    carried = tmp_path / "carried"
+    with zipfile.ZipFile(wheel) as opened:
+        for name in opened.namelist():
+            if ".dist-info/forkwheel/" in name:
+                target = carried / name.split("/forkwheel/", 1)[1]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(opened.read(name))
+        key = json.loads(opened.read("tomli_w-1.2.0+wide.1.dist-info/forkwheel/key.json"))["key"]
+    run = forkwheel("build", "--recipe", carried, "--explain", "--json", cache=project / "cache")
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["packages"][0]["key"] == key
+
+
+def test_a_changed_patch_is_a_development_build_that_says_what_changed(project: Path) -> None:
+    build(project)
+    patch = project / "recipe" / "patches" / "longer-lines.patch"
+    patch.write_text(patch.read_text().replace("+MAX_LINE_LENGTH = 120", "+MAX_LINE_LENGTH = 140"))
+    run = build(project)
+    assert run.returncode == 0, run.stderr
+    assert "changed against the lock: patch/longer-lines.patch" in run.stdout
+    wheels = sorted(file.name for file in (project / "dist").glob("*.whl"))
+    assert len(wheels) == 1
+    assert wheels[0].startswith("tomli_w-1.2.0+wide.dev.k")
+    explained = build(project, "--explain", "--json")
+    parts = json.loads(explained.stdout)["packages"][0]["parts"]
+    assert [part["part"] for part in parts if part["changed"]] == ["patch/longer-lines.patch"]
+    refused = build(project, "--locked")
+    assert refused.returncode == 7
+    assert "patch/longer-lines.patch" in refused.stderr
+
+
+def test_a_build_with_other_bytes_than_the_lock_fails_and_leaves_nothing(project: Path) -> None:
+    lock = project / "recipe" / "wheels.lock.toml"
+    line = next(line for line in lock.read_text().splitlines() if line.startswith("sha256 = "))
+    lock.write_text(lock.read_text().replace(line, f'sha256 = "{"0" * 64}"'))
+    run = build(project)
+    assert run.returncode == 7
+    assert "the lock says 0000" in run.stderr
+    assert not (project / "dist").exists()
+
+
+def test_a_released_revision_is_followed_by_the_next(project: Path) -> None:
+    lock = ["lock", "--recipe", project / "recipe"]
+    assert "is now released" in forkwheel(*lock, "--release", cache=project / "cache").stdout
+    assert "is unchanged" in forkwheel(*lock, cache=project / "cache").stdout
+    patch = project / "recipe" / "patches" / "longer-lines.patch"
+    patch.write_text(patch.read_text().replace("+MAX_LINE_LENGTH = 120", "+MAX_LINE_LENGTH = 140"))
+    assert "wrote revision 2" in forkwheel(*lock, cache=project / "cache").stdout
+    text = (project / "recipe" / "wheels.lock.toml").read_text()
+    assert text.count("[[revision]]") == 2
+    assert "revision = 2" in (project / "recipe" / "recipe.toml").read_text()
+    assert (build(project)).returncode == 0
+    assert (project / "dist" / WHEEL.replace("wide.1", "wide.2")).exists()
+
+
+def test_a_patch_that_does_not_apply_stops_everything(project: Path) -> None:
+    patch = project / "recipe" / "patches" / "longer-lines.patch"
+    patch.write_text(patch.read_text().replace("@@ -15,7 +15,7 @@", "@@ -16,7 +16,7 @@"))
+    run = build(project)
+    assert run.returncode == 4
+    assert "longer-lines.patch:6" in run.stderr
+    assert "Traceback" not in run.stderr
+    assert not (project / "dist").exists()
+
+
+def stages(project: Path) -> list[tuple[str, str]]:
+    """Return every stage that a build of this project goes through, with an empty cache."""
+    shutil.rmtree(project / "cache")
+    log = project / "events"
+    run = build(project, environment={"FORKWHEEL_EVENTS": str(log)})
+    assert run.returncode == 0, run.stderr
+    found = [(event["stage"], event["package"]) for event in events(log) if event["event"] == "start"]
+    log.unlink()
+    return found
+
+
+def kill_at(project: Path, stage: tuple[str, str], *, log: Path) -> None:
+    """Start a build and kill it, with all that it started, as soon as it reports the start of a stage."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "forkwheel", "build", "--recipe", project / "recipe", "--out", project / "dist"],
+        env=command_environment(project / "cache") | {"FORKWHEEL_EVENTS": str(log)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while process.poll() is None:
+        seen = events(log) if log.exists() and log.read_text().endswith("\n") else []
+        if any(event["event"] == "start" and (event["stage"], event["package"]) == stage for event in seen):
+            break
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert process.returncode == -signal.SIGKILL, "the build ended before it could be killed"
+
+
+def test_a_build_killed_at_any_stage_is_finished_by_the_next(project: Path) -> None:
+    found = stages(project)
+    assert {"fetch", "patch", "environment", "build", "pack", "verify", "write"} <= {stage for stage, _ in found}
+    expected = (project / "dist" / WHEEL).read_bytes()
+    for number, stage in enumerate(found):
+        shutil.rmtree(project / "cache")
+        shutil.rmtree(project / "dist")
+        kill_at(project, stage, log=project / f"events-{number}")
+        run = build(project)
+        assert run.returncode == 0, f"after a kill at {stage}: {run.stdout}{run.stderr}"
+        assert (project / "dist" / WHEEL).read_bytes() == expected
+        assert list((project / "cache" / "tmp").iterdir()) == []
+
+
+def test_two_builds_at_once_succeed_and_build_once(project: Path) -> None:
+    logs = [project / "events-a", project / "events-b"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "forkwheel", "build", "--recipe", project / "recipe", "--out", project / "dist"],
+            env=command_environment(project / "cache") | {"FORKWHEEL_EVENTS": str(log)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for log in logs
+    ]
+    outputs = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    built = [event for log in logs for event in events(log) if (event["event"], event["stage"]) == ("start", "build")]
+    assert len(built) == 1
+    assert (project / "dist" / WHEEL).exists()
+
+
+def test_offline_with_an_empty_cache_is_one_error(project: Path) -> None:
+    shutil.rmtree(project / "cache")
+    run = build(project, "--offline")
+    assert run.returncode == 3
+    assert run.stderr.startswith("error: ")
+    assert "hint: " in run.stderr
+
+
+def test_a_source_of_a_kind_that_the_recipe_lacks_is_refused(project: Path) -> None:
+    run = build(project, "--source", "git")
+    assert run.returncode == 2
+    assert "git" in run.stderr
