@@ -109,6 +109,8 @@ def _make(shop: Workshop, plan: Plan, slot: Path) -> None:
             changes = check_series(plan.series, plan.source.tree)
             patched = write_changes(changes, copy_tree(plan.source.tree, work / "tree"))
             tree = write_generated(patched.tree, package, version=plan.version)
+            if plan.series.patches and not changes:
+                log.warning("the source has the whole series already: nothing was patched")
         with log.stage("environment"):
             shop.inputs.check_requires(package.name, build_system_requires(tree.root))
             python = build_environment(

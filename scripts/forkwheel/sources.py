@@ -44,8 +44,10 @@ def source_tree(package: Package, *, context: FetchContext, kind: str | None = N
         if (found := _read(_slot(context.store, package, source), source)) is not None:
             return found
     with context.store.temporary() as work:
-        fetched = fetch_package(package, work / "tree", context=context, kind=kind)
-        tree = project(fetched.root, package)
+        with context.log.stage("fetch"):
+            fetched = fetch_package(package, work / "tree", context=context, kind=kind)
+        with context.log.stage("project"):
+            tree = project(fetched.root, package)
         made = work / "slot"
         made.mkdir()
         fetched.root.rename(made / "tree")

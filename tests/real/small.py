@@ -52,7 +52,7 @@ Last-Update: 2026-11-29
 
 --- a/src/tomli_w/_writer.py
 +++ b/src/tomli_w/_writer.py
-@@ -15,7 +15,7 @@
+@@ -16,7 +16,7 @@
      "abcdefghijklmnopqrstuvwxyz" "ABCDEFGHIJKLMNOPQRSTUVWXYZ" "0123456789" "-_"
  )
  ARRAY_TYPES = (list, tuple)

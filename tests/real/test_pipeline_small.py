@@ -30,11 +30,17 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def project(locked: Path, tmp_path: Path) -> Path:
-    """Return a copy of the locked recipe's folder with a cache that knows sources and environments, no wheels."""
-    shutil.copytree(locked, tmp_path / "p", symlinks=True)
-    shutil.rmtree(tmp_path / "p" / "cache" / "wheels")
-    shutil.rmtree(tmp_path / "p" / "cache" / "envs")  # environments cannot be moved
+    """Return a copy of the locked recipe, beside the cache that knows sources and environments but no wheels."""
+    shutil.copytree(locked / "recipe", tmp_path / "p" / "recipe")
+    shutil.rmtree(locked / "cache" / "wheels", ignore_errors=True)
+    (tmp_path / "p" / "cache").symlink_to(locked / "cache")
     return tmp_path / "p"
+
+
+def empty_cache(project: Path) -> None:
+    """Give the project a cache of its own that holds nothing."""
+    cache = project / "cache"
+    cache.unlink() if cache.is_symlink() else shutil.rmtree(cache)
 
 
 def build(
@@ -138,17 +144,17 @@ def test_a_released_revision_is_followed_by_the_next(project: Path) -> None:
 
 def test_a_patch_that_does_not_apply_stops_everything(project: Path) -> None:
     patch = project / "recipe" / "patches" / "longer-lines.patch"
-    patch.write_text(patch.read_text().replace("@@ -15,7 +15,7 @@", "@@ -16,7 +16,7 @@"))
+    patch.write_text(patch.read_text().replace("@@ -16,7 +16,7 @@", "@@ -17,7 +17,7 @@"))
     run = build(project)
     assert run.returncode == 4
-    assert "longer-lines.patch:6" in run.stderr
+    assert "longer-lines.patch:8" in run.stderr
     assert "Traceback" not in run.stderr
     assert not (project / "dist").exists()
 
 
 def stages(project: Path) -> list[tuple[str, str]]:
     """Return every stage that a build of this project goes through, with an empty cache."""
-    shutil.rmtree(project / "cache")
+    empty_cache(project)
     log = project / "events"
     run = build(project, environment={"FORKWHEEL_EVENTS": str(log)})
     assert run.returncode == 0, run.stderr
@@ -181,7 +187,7 @@ def test_a_build_killed_at_any_stage_is_finished_by_the_next(project: Path) -> N
     assert {"fetch", "patch", "environment", "build", "pack", "verify", "write"} <= {stage for stage, _ in found}
     expected = (project / "dist" / WHEEL).read_bytes()
     for number, stage in enumerate(found):
-        shutil.rmtree(project / "cache")
+        empty_cache(project)
         shutil.rmtree(project / "dist")
         kill_at(project, stage, log=project / f"events-{number}")
         run = build(project)
@@ -210,7 +216,7 @@ def test_two_builds_at_once_succeed_and_build_once(project: Path) -> None:
 
 
 def test_offline_with_an_empty_cache_is_one_error(project: Path) -> None:
-    shutil.rmtree(project / "cache")
+    empty_cache(project)
     run = build(project, "--offline")
     assert run.returncode == 3
     assert run.stderr.startswith("error: ")

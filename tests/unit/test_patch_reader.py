@@ -50,7 +50,7 @@ def test_what_is_done_to_a_file_is_read(diff: bytes, expected: tuple[str | None,
         (b'"a/\\377.txt"', "\udcff.txt"),
         ("a/ö.txt".encode(), "ö.txt"),
         (b"a/with space.txt\t", "with space.txt"),
-        (b"a/x b/x\t2026-01-01 00:00:00", "x b/x"),
+        (b"a/x y\t2026-01-01 00:00:00", "x y"),
         (b'"a/say \\"hi\\".txt"', 'say "hi".txt'),
     ],
 )
@@ -109,7 +109,7 @@ def test_control_characters_in_names_are_refused(name: bytes) -> None:
         (NAMES, 8, "a hunk (`@@`) is due"),
         (GIT, 6, "changes nothing"),
         (GIT + b"index 1..2 100644\n", 6, "changes nothing"),
-        (GIT + EDIT + EDIT.replace(b"f.txt", b"g.txt"), 17, "unexpected line '--- a/g.txt'"),
+        (GIT + EDIT + EDIT.replace(b"f.txt", b"g.txt"), 18, "unexpected line '--- a/g.txt'"),
         (EDIT + GIT + EDIT.replace(b"f.txt", b"g.txt"), 17, "unexpected line 'diff --git"),
         (EDIT + EDIT, 17, "second section"),
         (EDIT + b"--- a/f.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n", 17, "second section"),
@@ -209,3 +209,9 @@ def test_a_removed_line_that_looks_like_a_header_is_a_removed_line() -> None:
 
     assert file.hunks[0].old == (b"-- a comment\n", b"select 1;\n")
     assert file.hunks[0].new == (b"++ b comment\n", b"select 1;\n")
+
+
+def test_a_name_that_unidiff_reads_differently_is_refused() -> None:
+    error = refused(b"diff --git a/x b/x b/x b/x\n--- a/x b/x\t\n+++ b/x b/x\t\n" + BODY)
+
+    assert "unidiff cannot read the diff" in error.message

@@ -13,7 +13,7 @@ from forkwheel.gates.values import Value, Varying
 
 _ROUNDS = 8
 _DECLARING = re.compile(r"def\s+(\w+)\s*\(([^)]*(?:capabilit|major_versions|supported_archs?\b|supported_sms?\b|_ccs\b)[^)]*)\)")
-_TOO_COMMON = frozenset({"name", "value", "get", "key", "self", "data", "result", "device", "__init__", "config", "x", "_"})
+_TOO_COmoduleON = frozenset({"name", "value", "get", "key", "self", "data", "result", "device", "__init__", "config", "x", "_"})
 
 
 def discover(interpreter: Interpreter) -> None:
@@ -28,7 +28,7 @@ def discover(interpreter: Interpreter) -> None:
             if not module.words.isdisjoint(fresh):
                 learnt.update(_learn(interpreter, module))
         learnt.update(key.rpartition(":")[2].rpartition(".")[2] for key, _ in interpreter.memberships)
-        fresh = {word for word in learnt - interpreter.hot - _TOO_COMMON if len(word) > 2}
+        fresh = {word for word in learnt - interpreter.hot - _TOO_COmoduleON if len(word) > 2}
         if not fresh:
             return
         interpreter.hot.update(fresh)
@@ -45,7 +45,7 @@ def _learn(interpreter: Interpreter, module: Module) -> Iterator[str]:
                 yield name
         elif isinstance(node, ast.ClassDef):
             yield from _learn_class(interpreter, ClassRef(module, node), scope)
-        elif interpreter.is_hot(node):
+        elif interpreter.is_hot(node, module):
             found = interpreter.global_value(module, name)
             if found is not None and _varies(interpreter, found[0], scope):
                 yield name
@@ -53,18 +53,18 @@ def _learn(interpreter: Interpreter, module: Module) -> Iterator[str]:
 
 
 def _learn_class(interpreter: Interpreter, cls: ClassRef, scope: Scope) -> Iterator[str]:
-    if not interpreter.is_hot(cls.node):
+    if not interpreter.is_hot(cls.node, cls.module):
         return
     instance = Instance(cls)
     for node in cls.node.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and interpreter.is_hot(node):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and interpreter.is_hot(node, cls.module):
             value = interpreter.attribute(instance, node.name, scope, node.name)
             if isinstance(value, Varying) or _varies(interpreter, value, scope):
                 yield node.name
             for stored in sorted(_stored_on_self(node)):
                 if isinstance(interpreter.attribute(instance, stored, scope, stored), Varying):
                     yield stored
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and interpreter.is_hot(node):
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and interpreter.is_hot(node, cls.module):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 if isinstance(target, ast.Name) and isinstance(interpreter.attribute(cls, target.id, scope, target.id), Varying):
                     yield target.id

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from forkwheel.gates.evaluate import Evaluator
+from forkwheel.gates.names import span
 from forkwheel.gates.modules import Module, Modules
 from forkwheel.gates.arch import Arch
 from forkwheel.gates.objects import Bound, ClassRef, Function, FunctionRef, Instance, Scope
@@ -17,6 +18,7 @@ from forkwheel.gates.values import Unknown, Value, Varying, holds_unknown, join,
 
 _DEEPEST = 5
 _MOST_TURNS = 24
+_SIMPLE = (ast.Constant, ast.Name, ast.List, ast.Tuple, ast.Set, ast.Dict)
 _GROWING = frozenset({"add", "append"})
 
 Live = tuple[bool, ...]
@@ -88,24 +90,29 @@ class Interpreter(Evaluator):
         assert isinstance(plain, FunctionRef)
         names = self._bind(plain, [bound.receiver, *arguments] if bound else arguments, keywords)
         self._note_arguments(plain, names)
-        if scope.depth >= _DEEPEST or plain in self._running or not self._worth(plain, names):
+        if not self._worth(plain, names):
+            return Unknown(text)
+        if scope.depth >= _DEEPEST or plain in self._running:
+            self.cuts += 1
             return Unknown(text)
         key = (plain.node, repr(sorted((n, _key(v)) for n, v in names.items())))
         if plain.outer is None and key in self._results:
             return self._results[key]
         self._running.add(plain)
+        cuts = self.cuts
         try:
             inner = Scope(plain.module, names, plain.outer, plain.owner, plain.key, scope.depth + 1)
             result = self.body(plain.node, inner, text)
         finally:
             self._running.discard(plain)
-        self._results[key] = result
+        if cuts == self.cuts:
+            self._results[key] = result
         return result
 
     def _worth(self, function: FunctionRef, names: dict[str, Value]) -> bool:
         if any(isinstance(value, Varying) or value.__class__ in (str, int, bool) for value in names.values()):
             return len(getattr(function.node, "body", [])) < 40 if isinstance(function.node, ast.FunctionDef) else True
-        return self.is_hot(function.node) or _is_small(function.node)
+        return self.is_hot(function.node, function.module) or _is_small(function.node)
 
     def _note_arguments(self, function: FunctionRef, names: dict[str, Value]) -> None:
         for name, value in names.items():
@@ -164,6 +171,7 @@ class Interpreter(Evaluator):
         """Run a method, and return what it leaves in ``self.NAME``."""
         function = FunctionRef(cls.module, node, f"{cls.module.name}:{cls.name}.{node.name}", owner=cls)
         if scope.depth >= _DEEPEST or function in self._running or not node.args.args:
+            self.cuts += 1
             return Unknown(name)
         names = self._bind(function, [Instance(cls)], {})
         inner = Scope(cls.module, names, None, cls, function.key, scope.depth + 1)
@@ -204,7 +212,7 @@ class Interpreter(Evaluator):
 
     def do_assign(self, node: ast.Assign, scope: Scope, live: Live, frame: Frame) -> Live:
         """Bind every target."""
-        value = self.evaluate(node.value, scope)
+        value = self._settle(node.value, scope)
         for target in node.targets:
             self.assign(target, value, scope)
         return live
@@ -212,11 +220,33 @@ class Interpreter(Evaluator):
     def do_annassign(self, node: ast.AnnAssign, scope: Scope, live: Live, frame: Frame) -> Live:
         """Bind the target where there is a value."""
         if node.value is not None:
-            self.assign(node.target, self.evaluate(node.value, scope), scope)
+            self.assign(node.target, self._settle(node.value, scope), scope)
         return live
+
+    def _settle(self, node: ast.expr, scope: Scope) -> Value:
+        """Evaluate what is assigned, unless nothing architectural can come of it."""
+        if isinstance(node, _SIMPLE) or not self.is_cold(node, scope):
+            return self.evaluate(node, scope)
+        return Unknown(scope.module.source(node))
+
+    def is_cold(self, node: ast.AST, scope: Scope) -> bool:
+        """Tell whether a node mentions nothing that may depend on the architecture here."""
+        if self.is_hot(node, scope.module):
+            return False
+        words = scope.module.words_between(*span(node))
+        inner: Scope | None = scope
+        while inner is not None:
+            for name, value in inner.names.items():
+                if isinstance(value, Varying) and name.rpartition(".")[2] in words:
+                    return False
+            inner = inner.outer
+        return True
 
     def do_augassign(self, node: ast.AugAssign, scope: Scope, live: Live, frame: Frame) -> Live:
         """Bind the target to the operator's result."""
+        if self.is_cold(node, scope):
+            self.assign(node.target, Unknown(scope.module.source(node.target)), scope)
+            return live
         load = ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
         self.assign(node.target, self.evaluate(load, scope), scope)
         return live
@@ -226,7 +256,7 @@ class Interpreter(Evaluator):
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _GROWING:
             self._grow(call.func, call.args, scope)
-        elif isinstance(call, ast.Call):
+        elif isinstance(call, ast.Call) and not self.is_cold(call, scope):
             self.evaluate(call, scope)
         return live
 
@@ -279,7 +309,7 @@ class Interpreter(Evaluator):
 
     def do_for(self, node: ast.For, scope: Scope, live: Live, frame: Frame) -> Live:
         """Take every turn of a short known sequence, and one of any other."""
-        items = self.evaluate(node.iter, scope)
+        items = self._settle(node.iter, scope)
         known = isinstance(items, (tuple, list)) and len(items) <= _MOST_TURNS
         for item in items if known else [Unknown(f"an item of {scope.module.source(node.iter)}")]:
             self.assign(node.target, item, scope)

@@ -47,6 +47,17 @@ class Module:
         return self.text.split("\n")
 
     @cached_property
+    def line_words(self) -> list[frozenset[str]]:
+        """The words of each line."""
+        return [frozenset(_WORD.findall(line)) for line in self.lines]
+
+    def words_between(self, first: int, last: int) -> frozenset[str]:
+        """Return the words of some lines, which count from 1."""
+        if first == last:
+            return self.line_words[first - 1]
+        return frozenset().union(*self.line_words[first - 1 : last])
+
+    @cached_property
     def tree(self) -> ast.Module:
         """The syntax tree; a file that does not parse is an empty one and says so in ``failures``."""
         try:

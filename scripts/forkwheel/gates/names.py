@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from bisect import bisect_left
 
 from forkwheel.gates import operators, primitives
 from forkwheel.gates.arch import Arch
@@ -38,12 +38,15 @@ class Names(ABC):
         self._globals: dict[tuple[str, str], Value] = {}
         self._attributes: dict[tuple[ast.ClassDef, str], Value] = {}
         self._running: set[object] = set()
+        self.cuts = 0  # evaluations that were cut short, whose results are not kept
         self._stores: dict[ast.AST, frozenset[str]] = {}
-        self._words: dict[ast.AST, frozenset[str]] = {}
+        self._members: dict[ast.ClassDef, dict[str, ast.stmt]] = {}
+        self._hot_lines: dict[str, list[int]] = {}
 
     def forget(self) -> None:
         """Drop what was evaluated, because more is known to depend on the architecture."""
         self._globals.clear()
+        self._hot_lines.clear()
         self._attributes.clear()
 
     @abstractmethod
@@ -76,13 +79,15 @@ class Names(ABC):
         if key in self._globals:
             return (self._globals[key],)
         if key in self._running:
+            self.cuts += 1
             return (Unknown(name),)
         self._running.add(key)
+        cuts = self.cuts
         try:
             found = self._lookup(module, name)
         finally:
             self._running.discard(key)
-        if found is not None:
+        if found is not None and cuts == self.cuts:
             self._globals[key] = found[0]
         return found
 
@@ -167,17 +172,27 @@ class Names(ABC):
         return found
 
     def _own_attribute(self, cls: ClassRef, name: str, receiver: Value, scope: Scope) -> tuple[Value] | None:
-        for node in reversed(cls.node.body):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
-                return (self._method(cls, node, receiver, scope),)
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-            value = getattr(node, "value", None)
-            if value is not None and any(isinstance(t, ast.Name) and t.id == name for t in targets):
-                result = self._class_value(cls, node, value)
-                if isinstance(receiver, Instance) and isinstance(node, ast.AnnAssign) and not isinstance(result, Varying):
-                    return (Unknown(f"{cls.name}.{name}"),)
-                return (EnumMember(cls, name, result),) if self._is_enum(cls) else (result,)
-        return None
+        node = self._members_of(cls.node).get(name)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return (self._method(cls, node, receiver, scope),)
+        value = getattr(node, "value", None)
+        if node is None or value is None:
+            return None
+        result = self._class_value(cls, node, value)
+        if isinstance(receiver, Instance) and isinstance(node, ast.AnnAssign) and not isinstance(result, Varying):
+            return (Unknown(f"{cls.name}.{name}"),)
+        return (EnumMember(cls, name, result),) if self._is_enum(cls) else (result,)
+
+    def _members_of(self, node: ast.ClassDef) -> dict[str, ast.stmt]:
+        if node not in self._members:
+            found: dict[str, ast.stmt] = {}
+            for child in node.body:
+                if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    found[child.name] = child
+                targets = child.targets if isinstance(child, ast.Assign) else [getattr(child, "target", None)]
+                found.update({target.id: child for target in targets if isinstance(target, ast.Name)})
+            self._members[node] = found
+        return self._members[node]
 
     def _class_value(self, cls: ClassRef, node: ast.stmt, value: ast.expr) -> Value:
         if node in self._running:
@@ -211,13 +226,16 @@ class Names(ABC):
         if key in self._attributes:
             return self._attributes[key]
         if key in self._running:
+            self.cuts += 1
             return Unknown(text)
         self._running.add(key)
+        cuts = self.cuts
         try:
             value = self._dynamic_attribute(cls, name, receiver, scope, text)
         finally:
             self._running.discard(key)
-        self._attributes[key] = value
+        if cuts == self.cuts:
+            self._attributes[key] = value
         return value
 
     def _dynamic_attribute(self, cls: ClassRef, name: str, receiver: Instance, scope: Scope, text: str) -> Value:
@@ -235,7 +253,7 @@ class Names(ABC):
         return Unknown(text)
 
     def _may_store(self, module: Module, node: ast.FunctionDef, name: str) -> bool:
-        return name in module.words and name in self._stored(node) and self.is_hot(node)
+        return name in module.words and name in self._stored(node) and self.is_hot(node, module)
 
     def _stored(self, node: ast.AST) -> frozenset[str]:
         if node not in self._stores:
@@ -243,24 +261,21 @@ class Names(ABC):
             self._stores[node] = frozenset(each.attr for each in attributes if isinstance(each.ctx, ast.Store))
         return self._stores[node]
 
-    def words_of(self, node: ast.AST) -> frozenset[str]:
-        """Return every name, attribute and short string that a node mentions."""
-        if node not in self._words:
-            self._words[node] = frozenset(_words(node))
-        return self._words[node]
+    def is_hot(self, node: ast.AST, module: Module) -> bool:
+        """Tell whether a node's lines mention anything that may depend on the architecture."""
+        lines = self._hot_lines.get(module.path)
+        if lines is None:
+            lines = [number for number, words in enumerate(module.line_words, 1) if not self.hot.isdisjoint(words)]
+            self._hot_lines[module.path] = lines
+        first, last = span(node)
+        position = bisect_left(lines, first)
+        return position < len(lines) and lines[position] <= last
 
-    def is_hot(self, node: ast.AST) -> bool:
-        """Tell whether a node mentions anything that may depend on the architecture."""
-        return not self.hot.isdisjoint(self.words_of(node))
 
-
-def _words(node: ast.AST) -> Iterator[str]:
-    for child in ast.walk(node):
-        if isinstance(child, ast.Name):
-            yield child.id
-        elif isinstance(child, ast.Attribute):
-            yield child.attr
-        elif isinstance(child, ast.alias):
-            yield child.name.rpartition(".")[2]
-        elif isinstance(child, ast.Constant) and isinstance(child.value, str) and child.value.isidentifier():
-            yield child.value
+def span(node: ast.AST) -> tuple[int, int]:
+    """Return the first and last line of a node, with its decorators."""
+    if isinstance(node, ast.Module):
+        return 1, 1 << 30
+    decorators = getattr(node, "decorator_list", [])
+    first = min([node.lineno, *(decorator.lineno for decorator in decorators)])  # type: ignore[attr-defined]
+    return first, node.end_lineno or first  # type: ignore[attr-defined]

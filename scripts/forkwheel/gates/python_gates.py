@@ -99,7 +99,7 @@ class Recorder:
         for decorator in node.decorator_list:
             self.scan(decorator, scope, f"{function.key}")
         passed = any(key == function.key for key, _ in self.interpreter.passed)
-        if not self.interpreter.is_hot(node) and not passed:
+        if not self.interpreter.is_hot(node, function.module) and not passed:
             return
         names = self.interpreter.parameters(function)
         inner = Scope(scope.module, names, function.outer, function.owner, function.key)
@@ -145,7 +145,7 @@ class Recorder:
         guarded: tuple[str, ...] = (),
     ) -> None:
         """Record the largest conditions within an expression that differ."""
-        if not self._mentions(node, scope):
+        if self.interpreter.is_cold(node, scope):
             return
         value = self.interpreter.evaluate(node, scope)
         if isinstance(value, Varying) and self._is_condition(node, value, test, scope):
@@ -171,11 +171,6 @@ class Recorder:
         if self._differs(result):
             self._record(node, result, scope, symbol, "a predicate", ())
         return True
-
-    def _mentions(self, node: ast.AST, scope: Scope) -> bool:
-        local = {name.rsplit(".", 1)[-1] for name, value in _all_names(scope) if isinstance(value, Varying)}
-        words = self.interpreter.words_of(node)
-        return not words.isdisjoint(self.interpreter.hot) or not words.isdisjoint(local)
 
     def _differs(self, value: Value) -> bool:
         values = per_arch(value, len(self.interpreter.archs))
@@ -295,13 +290,6 @@ def _arguments(function: FunctionRef, node: ast.Call, *, bound: bool) -> Iterato
     for keyword in node.keywords:
         if keyword.arg:
             yield keyword.arg, keyword.value
-
-
-def _all_names(scope: Scope) -> Iterator[tuple[str, Value]]:
-    inner: Scope | None = scope
-    while inner is not None:
-        yield from inner.names.items()
-        inner = inner.outer
 
 
 def _inner(node: ast.expr) -> Iterator[ast.expr]:

@@ -1,0 +1,182 @@
+"""Build environments: locked, isolated from the person's settings, cached, and remade when half made."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from wheels_support import quiet_log, wheel_files, write_wheel
+
+from forkwheel.errors import BuildError, FetchError, PinMismatchError
+from forkwheel.fetch.pip_settings import PipSettings
+from forkwheel.release.inputs import LockedRequirement
+from forkwheel.store import Store
+from forkwheel.wheels import environment as module
+from forkwheel.wheels.environment import build_environment, environment_digest
+from forkwheel.wheels.pip import index_variables
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "cache")
+
+
+@pytest.fixture
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LockedRequirement]:
+    """A requirement that is served by a folder alone."""
+    (tmp_path / "links").mkdir()
+    wheel = write_wheel(tmp_path / "links", wheel_files())
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    yield LockedRequirement("demo", "1.0", None, ((wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest()),))
+
+
+def version_in(python: Path) -> str:
+    command = [str(python), "-c", "import demo; print(demo.__version__)"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_what_is_locked_is_installed_once(store: Store, locked: LockedRequirement, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = build_environment((locked,), store=store, log=quiet_log())
+    monkeypatch.setattr(module, "_make", lambda *_, **__: pytest.fail("made twice"))
+
+    again = build_environment((locked,), store=store, log=quiet_log(), offline=True)
+
+    assert version_in(python) == "1.0"
+    assert again == python
+
+
+def test_nothing_else_is_installed(store: Store, locked: LockedRequirement) -> None:
+    python = build_environment((locked,), store=store, log=quiet_log())
+
+    names = {path.name for path in next(python.parent.parent.glob("lib/python3*/site-packages")).iterdir()}
+    assert names == {"demo", "demo-1.0.dist-info"}
+
+
+def test_the_persons_pip_settings_do_not_matter(
+    store: Store, locked: LockedRequirement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "pip.conf"
+    (tmp_path / "constraints.txt").write_text("demo==9\n")
+    config.write_text(
+        f"[global]\nconstraint = {tmp_path}/constraints.txt\nuser = true\nrequire-hashes = true\ndry-run = true\n"
+        f"no-binary = :all:\n[install]\ntarget = {tmp_path}/target\n"
+    )
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(config))
+    monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints.txt"))
+    monkeypatch.setenv("PIP_REQUIRE_VIRTUALENV", "1")
+    monkeypatch.setenv("PIP_USER", "1")
+    monkeypatch.setenv("PIP_PREFIX", str(tmp_path / "prefix"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "pip.py").write_text("raise SystemExit('the wrong pip')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH")
+
+    python = build_environment((locked,), store=store, log=quiet_log())
+
+    assert version_in(python) == "1.0"
+    assert not (tmp_path / "target").exists()
+
+
+def test_index_settings_reach_pip() -> None:
+    settings = PipSettings(
+        index_url="https://user:secret@host/simple",
+        extra_index_urls=("https://a", "https://b"),
+        trusted_hosts=("host",),
+        cert="/ca.pem",
+        timeout=7.5,
+    )
+
+    assert index_variables(settings) == {
+        "PIP_INDEX_URL": "https://user:secret@host/simple",
+        "PIP_EXTRA_INDEX_URL": "https://a https://b",
+        "PIP_TRUSTED_HOST": "host",
+        "PIP_CERT": "/ca.pem",
+        "PIP_TIMEOUT": "7.5",
+    }
+
+
+def test_a_half_made_environment_is_made_anew(store: Store, locked: LockedRequirement) -> None:
+    folder = store.path("envs", environment_digest([locked]))
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").write_text("half written")
+
+    python = build_environment((locked,), store=store, log=quiet_log())
+
+    assert version_in(python) == "1.0"
+
+
+def test_an_environment_whose_python_is_gone_is_made_anew(store: Store, locked: LockedRequirement) -> None:
+    python = build_environment((locked,), store=store, log=quiet_log())
+    python.unlink()
+    python.symlink_to("/nowhere/python")
+
+    assert version_in(build_environment((locked,), store=store, log=quiet_log())) == "1.0"
+
+
+def test_offline_an_uncached_environment_is_refused(store: Store, locked: LockedRequirement) -> None:
+    with pytest.raises(FetchError, match="environment for demo is not in the cache, and --offline forbids") as caught:
+        build_environment((locked,), store=store, log=quiet_log(), offline=True)
+
+    assert caught.value.hint == "run once without --offline"
+
+
+def test_a_file_that_is_not_the_locked_one_is_fatal(store: Store, locked: LockedRequirement) -> None:
+    other = LockedRequirement(locked.name, locked.version, None, ((locked.files[0][0], "0" * 64),))
+
+    with pytest.raises(PinMismatchError, match="not what the inputs' lock pins"):
+        build_environment((other,), store=store, log=quiet_log())
+    with pytest.raises(PinMismatchError):  # and what is left of the first try is no environment
+        build_environment((other,), store=store, log=quiet_log())
+
+
+def test_a_version_that_the_index_lacks_is_named(store: Store, locked: LockedRequirement) -> None:
+    other = LockedRequirement("demo", "2.0", None, (("demo-2.0-py3-none-any.whl", "0" * 64),))
+
+    with pytest.raises(FetchError, match="demo==2.0"):
+        build_environment((other,), store=store, log=quiet_log())
+
+
+def test_a_lock_without_a_file_for_this_platform_is_refused_before_anything_is_fetched(store: Store) -> None:
+    foreign = LockedRequirement("demo", "1.0", None, (("demo-1.0-cp39-cp39-manylinux_2_17_s390x.whl", "0" * 64),))
+
+    with pytest.raises(BuildError, match="demo 1.0 is locked without a wheel for Python"):
+        build_environment((foreign,), store=store, log=quiet_log())
+
+
+def test_a_requirement_for_other_pythons_is_left_out(store: Store, locked: LockedRequirement) -> None:
+    never = LockedRequirement("other", "1.0", 'python_version == "2.7"', (("other-1.0-py3-none-any.whl", "0" * 64),))
+
+    python = build_environment((never, locked), store=store, log=quiet_log())
+
+    assert python == build_environment((locked,), store=store, log=quiet_log(), offline=True)
+
+
+def test_an_environment_of_nothing_is_possible(store: Store) -> None:
+    python = build_environment((), store=store, log=quiet_log())
+
+    subprocess.run([str(python), "-c", "pass"], check=True)
+
+
+def test_a_missing_venv_module_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = subprocess.CompletedProcess([], 1, "", "No module named venv")
+    monkeypatch.setattr(module.subprocess, "run", lambda *_, **__: result)
+
+    with pytest.raises(BuildError, match="No module named venv") as caught:
+        build_environment((), store=store, log=quiet_log())
+
+    assert "python3-venv" in caught.value.hint
+
+
+def test_a_full_disk_is_a_build_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "_make_venv", full)
+
+    with pytest.raises(BuildError, match="No space left on device"):
+        build_environment((), store=store, log=quiet_log())
