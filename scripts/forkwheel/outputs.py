@@ -11,7 +11,7 @@ from pathlib import Path
 from forkwheel.errors import UsageError
 from forkwheel.recipe import Recipe
 from forkwheel.release.manifest import Built, manifest, observed, read_manifest, write_json
-from forkwheel.store import copy_whole, write_whole
+from forkwheel.store import UNFINISHED, copy_whole, write_whole
 from forkwheel.tree import sha256_file
 
 
@@ -24,6 +24,8 @@ def write_outputs(dist: Path, recipe: Recipe, built: tuple[Built, ...], *, start
     document = manifest(recipe, built)
     manifest_file = dist / f"{recipe.name}.manifest.json"
     with _held(dist):
+        for left in dist.glob(f".*{UNFINISHED}"):
+            left.unlink()
         stale = _wheel_names(manifest_file) - {item.wheel.filename for item in built}
         files = []
         for item in built:

@@ -27,6 +27,10 @@ import platformdirs
 from forkwheel.errors import UsageError
 
 FORMAT = 1
+UNFINISHED = ".forkwheel-unfinished"
+"""Suffix of a file that is being written; what a killed run left of these may be removed."""
+
+_HELD = ".held"
 
 
 class Store:
@@ -118,14 +122,16 @@ class Store:
         if not (self.root / "tmp").is_dir():
             return
         with _locked(self.path("locks", "tmp.lock"), None):
-            for folder in (self.root / "tmp").iterdir():
-                if folder.suffix != ".held" and not _is_held(_lock_of(folder)):
-                    remove_tree(folder)
+            names = {path.name.removesuffix(_HELD) for path in (self.root / "tmp").iterdir()}
+            for folder in (self.root / "tmp" / name for name in names):
+                if not _is_held(_lock_of(folder)):
+                    if folder.exists():
+                        remove_tree(folder)
                     _lock_of(folder).unlink(missing_ok=True)
 
 
 def _lock_of(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".held")
+    return folder.with_name(folder.name + _HELD)
 
 
 def _is_held(file: Path) -> bool:
@@ -170,7 +176,7 @@ def remove_tree(folder: Path) -> None:
 def write_whole(file: Path, content: bytes) -> None:
     """Write a file so that a kill at any moment leaves the old content or the new."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=UNFINISHED)
     try:
         with os.fdopen(descriptor, "wb") as temporary:
             temporary.write(content)

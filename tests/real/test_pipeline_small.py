@@ -194,6 +194,7 @@ def test_a_build_killed_at_any_stage_is_finished_by_the_next(project: Path) -> N
         assert run.returncode == 0, f"after a kill at {stage}: {run.stdout}{run.stderr}"
         assert (project / "dist" / WHEEL).read_bytes() == expected
         assert list((project / "cache" / "tmp").iterdir()) == []
+        assert len(list((project / "dist").iterdir())) == 4
 
 
 def test_two_builds_at_once_succeed_and_build_once(project: Path) -> None:

@@ -9,7 +9,7 @@ import logging
 import sys
 import warnings
 from pathlib import Path
-from types import MethodType, SimpleNamespace
+from types import MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,8 +83,10 @@ def layer_gate(srt: Path, capability: tuple[int, int], *, flag: bool = True, tok
     return bool(run_top_level(file, names, stand_ins)["apply_flashinfer_allreduce_fusion"](tokens))
 
 
-def environ(srt: Path) -> Any:
-    """Import SGLang's real ``environ.py``, which needs nothing else."""
+def environ(srt: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import SGLang's real ``environ.py``, with an empty module for the one that it imports."""
+    for name in ("sglang", "sglang.srt", "sglang.srt.debug_utils", "sglang.srt.debug_utils.cuda_coredump"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
     spec = importlib.util.spec_from_file_location("sglang_environ", srt / "environ.py")
     assert spec is not None
     assert spec.loader is not None
@@ -109,7 +111,7 @@ def auto_enabled(
     torch = torch or torch_with(capability)
     monkeypatch.setitem(sys.modules, "torch", torch)
     module = parse(srt / "server_args.py")
-    stand_ins = predicates(srt, torch) | {"envs": environ(srt), "get_device_name": lambda: device_name}
+    stand_ins = predicates(srt, torch) | {"envs": environ(srt, monkeypatch), "get_device_name": lambda: device_name}
     server = SimpleNamespace(**{**DEFAULTS, **arguments})
     helpers = [node for node in ast.walk(module) if getattr(node, "name", "") == "_ranks_can_share_memory"]
     names = imported(module, stand_ins) | {"self": server, "model_arch": architecture, "logger": logging}

@@ -38,6 +38,8 @@ def test_what_a_killed_run_left_is_removed_by_the_next_and_running_work_is_kept(
     assert len(list((store.root / "tmp").glob("*/half"))) == 1
     process.send_signal(signal.SIGKILL)
     process.communicate()
+    (store.root / "tmp" / "killed-between-folder-and-lock.held").touch()
+    (store.root / "tmp" / "killed-before-lock").mkdir()
     Store(tmp_path / "cache")
     assert list((store.root / "tmp").iterdir()) == []
 

@@ -32,10 +32,15 @@ _NAMESPACES = (
 
 @dataclass(frozen=True)
 class BuildRoot:
-    """A folder to fill at ``stage`` that the commands started with ``prefix`` see at ``ROOT``."""
+    """A folder to fill at ``stage`` that the commands started with ``prefix`` see at ``ROOT``.
+
+    ``descriptors`` are inherited by the commands: one that outlives this process still holds
+    the folder against the next build.
+    """
 
     stage: Path
     prefix: tuple[str, ...]
+    descriptors: tuple[int, ...] = ()
 
     def command(self, arguments: Sequence[str]) -> list[str]:
         """Return the command line that runs a command where it sees ``ROOT``."""
@@ -44,6 +49,10 @@ class BuildRoot:
     def staged(self, path: str) -> Path:
         """Translate a path below ``ROOT`` to where this process finds the file."""
         return self.stage / Path(path).relative_to(ROOT)
+
+    def visible(self, name: str) -> Path:
+        """Return where the commands see a file of the stage."""
+        return ROOT / name
 
     @property
     def is_mounted(self) -> bool:
@@ -65,10 +74,10 @@ def build_root(
             yield BuildRoot(stage, (*prefix, sys.executable, "-I", "-S", str(_MOUNTED), str(stage), str(root)))
         return
     _check_own(root)
-    with _held(root, waiting):
+    with _held(root, waiting) as descriptor:
         _empty(root)
         try:
-            yield BuildRoot(root, ())
+            yield BuildRoot(root, (), (descriptor,))
         finally:
             _empty(root)
 
@@ -123,7 +132,7 @@ def _check_own(root: Path) -> None:
 
 
 @contextmanager
-def _held(root: Path, waiting: Callable[[], None] | None) -> Iterator[None]:
+def _held(root: Path, waiting: Callable[[], None] | None) -> Iterator[int]:
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         try:
@@ -132,7 +141,7 @@ def _held(root: Path, waiting: Callable[[], None] | None) -> Iterator[None]:
             if waiting is not None:
                 waiting()
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

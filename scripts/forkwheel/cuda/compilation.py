@@ -42,12 +42,16 @@ class _Running:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def process(self, command: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+    def process(
+        self, command: Sequence[str], *, root: BuildRoot, environment: Mapping[str, str]
+    ) -> Iterator[subprocess.Popen[str]]:
         with self.lock:
             if self.stopped:
                 raise _StoppedError
             process = subprocess.Popen(
-                command,
+                root.command(command),
+                cwd=root.stage,
+                pass_fds=root.descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -182,7 +186,7 @@ def _compile(
     begin = started[unit.name] = time.monotonic()
     log.info(f"{unit.name}: compiling")
     try:
-        with running.process(root.command([*prefix, *unit.command]), environment) as process:
+        with running.process([*prefix, *unit.command], root=root, environment=environment) as process:
             said, _ = process.communicate()
     except OSError as error:
         raise BuildError(f"{unit.name}: {prefix[0] if prefix else unit.command[0]} cannot be run: {error}", hint="") from error

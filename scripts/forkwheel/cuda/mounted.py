@@ -14,12 +14,13 @@ _MS_BIND_REC = 0x1000 | 0x4000
 
 
 def main(arguments: list[str]) -> None:
-    """Mount and execute; exit 125 where the kernel refuses the mount."""
+    """Mount, enter and execute; exit 125 where the kernel refuses the mount."""
     source, target, *command = arguments
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND_REC, None):
         print(f"cannot mount {source} at {target}: {os.strerror(ctypes.get_errno())}", file=sys.stderr)  # noqa: T201
         sys.exit(125)
+    os.chdir(target)
     os.execvp(command[0], command)  # noqa: S606 - there is no shell to start it with
 
 

@@ -48,12 +48,11 @@ class Objects:
             self._process.stdin.write(f"{object_id}\n".encode())
             self._process.stdin.flush()
             header = self._process.stdout.readline().decode(errors="replace").split()
-            content: bytes = self._process.stdout.read(int(header[2])) if len(header) == 3 else b""
-            self._process.stdout.read(1)
+            if len(header) != 3:
+                raise self._damaged(object_id, "is missing" if header[1:] == ["missing"] else "cannot be read")
+            content: bytes = self._process.stdout.read(int(header[2]) + 1)[:-1]
         except (BrokenPipeError, ValueError) as error:
             raise self._damaged(object_id, "cannot be read") from error
-        if len(header) != 3:
-            raise self._damaged(object_id, "is missing" if header[1:] == ["missing"] else "cannot be read")
         found = hashlib.sha1(f"{kind} {len(content)}\0".encode() + content, usedforsecurity=False).hexdigest()
         if found != object_id:
             raise self._damaged(object_id, f"is damaged: its content is a {header[1]} with the name {found}")

@@ -24,6 +24,7 @@ from forkwheel.gates.values import (
     Varying,
     conjunction,
     holds_unknown,
+    is_word,
     join,
     lift,
     negate,
@@ -157,6 +158,8 @@ class Evaluator(Names):
         test = lift(truth, self.evaluate(node.test, scope))
         body, other = self.evaluate(node.body, scope), self.evaluate(node.orelse, scope)
         text = scope.module.source(node)
+        if isinstance(test, Varying) and is_word(body) and is_word(other):
+            return Unknown(text)
 
         def choose(decided: Value, yes: Value, no: Value) -> Value:
             return join(yes, no, text=text) if isinstance(decided, Unknown) else yes if decided else no

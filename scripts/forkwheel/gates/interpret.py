@@ -14,7 +14,7 @@ from forkwheel.gates.names import span
 from forkwheel.gates.modules import Module, Modules
 from forkwheel.gates.arch import Arch
 from forkwheel.gates.objects import Bound, ClassRef, Function, FunctionRef, Instance, Scope
-from forkwheel.gates.values import Unknown, Value, Varying, holds_unknown, join, lift, per_arch, text_of, truth, varying
+from forkwheel.gates.values import Unknown, Value, Varying, holds_unknown, is_word, join, lift, per_arch, text_of, truth, varying
 
 _DEEPEST = 5
 _MOST_TURNS = 24
@@ -51,8 +51,8 @@ class Frame:
         self.leave(None, live)
         if not any(self.returns):
             return Unknown(f"raised in {self.text}")
-        eager = varying(self._joined([v for v in values if not holds_unknown(v)] or values) for values in self.returns)
-        if isinstance(eager, Varying) and all(map(_is_word, eager.values)) and len(set(map(text_of, eager.values))) < 4:
+        eager = varying(self._joined(_telling(values)) for values in self.returns)
+        if isinstance(eager, Varying) and all(map(is_word, eager.values)) and len(set(map(text_of, eager.values))) < 4:
             return Unknown(self.text)  # a choice among words, whose own conditions are the gates
         return eager if isinstance(eager, Varying) else varying(map(self._joined, self.returns))
 
@@ -227,6 +227,10 @@ class Interpreter(Evaluator):
         """Evaluate what is assigned, unless nothing architectural can come of it."""
         if isinstance(node, _SIMPLE) or not self.is_cold(node, scope):
             return self.evaluate(node, scope)
+        if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
+            cls = self.evaluate(node.func, scope)
+            if isinstance(cls, ClassRef):
+                return self.construct(cls, [], {}, scope.module.source(node))
         return Unknown(scope.module.source(node))
 
     def is_cold(self, node: ast.AST, scope: Scope) -> bool:
@@ -299,7 +303,7 @@ class Interpreter(Evaluator):
                 scope.names[name] = self._merged(name, value, other, yes, no)
 
     def _merged(self, name: str, value: Value, other: Value, yes: Live, no: Live) -> Value:
-        if _is_word(value) and _is_word(other):
+        if is_word(value) and is_word(other):
             return Unknown(name)
         joined = per_arch(join(value, other, text=name), len(yes))
         ours, theirs = per_arch(value, len(yes)), per_arch(other, len(yes))
@@ -372,9 +376,11 @@ def imported(module: Module, node: ast.Import | ast.ImportFrom) -> list[tuple[st
     return [(alias.asname or alias.name, f"{base}.{alias.name}") for alias in node.names if alias.name != "*"]
 
 
-def _is_word(value: Value) -> bool:
-    """Tell whether a value is a constant word, or unknown: what a branch chooses, not what it tests."""
-    return isinstance(value, (str, Unknown)) or value is None
+def _telling(values: list[Value]) -> list[Value]:
+    """Leave out what is unknown, and the None that stands for no device, where there is more."""
+    known = [value for value in values if not holds_unknown(value)] or values
+    plain = any(type(value) in (tuple, int) for value in known)
+    return [value for value in known if value is not None] if plain else known
 
 
 def _key(value: Value) -> object:

@@ -15,7 +15,7 @@ from forkwheel.gates.modules import Module, Modules
 from forkwheel.gates.objects import Bound, ClassRef, FunctionRef, Instance, Partial, Scope
 from forkwheel.gates.values import Unknown, Value, Varying, holds_unknown, lift, negate, per_arch, same, truth
 
-_DECLARES = re.compile(r"capabilit|compute_cap|major_versions|supported_arch|supported_sm|^ccs?$")
+_DECLARES = re.compile(r"capabilit|compute_cap|major_versions|supported_arch|supported_sm|_ccs$")
 _LOGIC = (ast.Compare, ast.BoolOp)
 _ROUNDS = 3
 
@@ -157,8 +157,8 @@ class Recorder:
             if holds.startswith("the value") and self._alias(node, value, scope, symbol):
                 return
         for child in _inner(node):
-            if isinstance(node, (ast.BoolOp, ast.UnaryOp)) and isinstance(self.interpreter.evaluate(child, scope), Varying):
-                continue  # open to all of them, on one condition or another
+            if isinstance(node, (ast.BoolOp, ast.UnaryOp)) and self._is_open(child, scope):
+                continue
             is_test = isinstance(node, ast.IfExp) and child is node.test
             is_test = is_test or isinstance(node, (ast.BoolOp, ast.UnaryOp)) or (isinstance(node, ast.comprehension))
             self.scan(child, scope, symbol, test=is_test, holds=holds or "a choice of a value", guarded=guarded)
@@ -187,6 +187,13 @@ class Recorder:
         values = [value.values[i] for i in (self.target, *self.references)]
         plain = all(isinstance(each, (bool, Unknown)) for each in values) and any(isinstance(e, bool) for e in values)
         return plain and isinstance(node, (ast.Call, ast.Attribute, ast.Subscript))
+
+    def _is_open(self, node: ast.expr, scope: Scope) -> bool:
+        """Tell whether an operand differs while the whole admits all, on one condition or another."""
+        if isinstance(node, ast.Compare) and self._compares_arch(node, scope):
+            value = self.interpreter.evaluate(node, scope)
+            return isinstance(value, Varying) and not all(isinstance(each, Unknown) for each in value.values)
+        return isinstance(self.interpreter.evaluate(node, scope), Varying)
 
     def _compares_arch(self, node: ast.Compare, scope: Scope) -> bool:
         """Tell whether one side is known for every architecture, and the other is not."""

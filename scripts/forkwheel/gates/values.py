@@ -85,6 +85,11 @@ def text_of(value: Value) -> str:
     return str(getattr(value, "name", None) or value)
 
 
+def is_word(value: Value) -> bool:
+    """Tell whether a value is a constant word, or unknown: what a branch chooses, not what it tests."""
+    return isinstance(value, (str, Unknown)) or value is None
+
+
 def truth(value: Value) -> Value:
     """Return True, False or Unknown for one architecture's value."""
     if isinstance(value, Unknown):
@@ -128,8 +133,8 @@ def join(a: Value, b: Value, *, text: str) -> Value:
     """
     if same(a, b):
         return a
-    if isinstance(a, Unknown) and isinstance(b, Varying):
+    if (a is None or isinstance(a, Unknown)) and isinstance(b, Varying):
         return b
-    if isinstance(b, Unknown) and isinstance(a, Varying):
+    if (b is None or isinstance(b, Unknown)) and isinstance(a, Varying):
         return a
     return lift(lambda x, y: x if same(x, y) else Unknown(text), a, b)

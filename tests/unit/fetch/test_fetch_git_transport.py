@@ -51,7 +51,7 @@ def use_old_protocol() -> None:
     [
         ("allowAnySHA1InWant", None, True),
         ("allowReachableSHA1InWant", None, True),
-        ("allowTipSHA1InWant", None, False),
+        ("allowTipSHA1InWant", None, True),  # over HTTP git then serves whatever a tip reaches
         ("allowTipSHA1InWant", "v1.0", True),
         ("", "v1.0", True),
         ("", "v1.0-annotated", True),

@@ -1,0 +1,110 @@
+"""A real file whose thirteen guards share their context: a hunk never lands on the wrong one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from patch_support import HEADER
+
+from forkwheel.fetch import FetchContext
+from forkwheel.patching.apply import DoesNotApply, check_series
+from forkwheel.patching.model import split_lines
+from forkwheel.patching.series import Series, parse_patch
+from forkwheel.recipe import Recipe
+from forkwheel.sources import source_tree
+from forkwheel.tree import REGULAR, Entry, Tree, scan
+
+FILE = "include/flashinfer/comm/trtllm_allreduce.cuh"
+GUARD = re.compile(rb"__CUDA_ARCH__ >= 900.*< 1200")
+
+
+@pytest.fixture(scope="module")
+def content(recipe: Recipe, context: FetchContext) -> bytes:
+    tree = source_tree(recipe.package("flashinfer-python"), context=context, kind="sdist").tree
+    return (tree.root / FILE).read_bytes()
+
+
+def tree_of(root: Path, content: bytes) -> Tree:
+    (root / FILE).parent.mkdir(parents=True, exist_ok=True)
+    (root / FILE).write_bytes(content)
+    return scan(root)
+
+
+def guard_lines(content: bytes) -> list[int]:
+    """Return the index (from 0) of each guard's line."""
+    return [number for number, line in enumerate(split_lines(content)) if GUARD.search(line)]
+
+
+def opening(content: bytes, index: int, folder: Path) -> Series:
+    """Return a series that takes the ceiling from one guard, with three lines of context."""
+    lines = split_lines(content)
+    changed = lines[index].replace(b" && (__CUDA_ARCH__ < 1200)", b"")
+    assert changed != lines[index]
+    start = index - 3
+    body = [b" " + line for line in lines[start:index]] + [b"-" + lines[index], b"+" + changed]
+    body += [b" " + line for line in lines[index + 1 : index + 4]]
+    names = b"--- a/%s\n+++ b/%s\n" % (FILE.encode(), FILE.encode())
+    diff = names + b"@@ -%d,7 +%d,7 @@\n" % (start + 1, start + 1) + b"".join(body)
+    return Series(folder, (parse_patch(HEADER + diff, folder / "guard.patch"),))
+
+
+def test_there_are_thirteen_guards(content: bytes) -> None:
+    assert len(guard_lines(content)) == 13
+
+
+def test_each_guard_is_opened_where_it_is(content: bytes, tmp_path: Path) -> None:
+    tree = tree_of(tmp_path, content)
+
+    for index in guard_lines(content):
+        (change,) = check_series(opening(content, index, tmp_path), tree)
+        assert change.content is not None
+        after = split_lines(change.content)
+        assert [n for n, line in enumerate(split_lines(content)) if line != after[n]] == [index]
+
+
+@pytest.mark.parametrize("shift", [-5, -1, 1, 2, 7])
+def test_a_shifted_file_is_refused_and_never_patched(content: bytes, tmp_path: Path, shift: int) -> None:
+    added = b"// shifted\n" * shift if shift > 0 else b""
+    shifted = added + b"".join(split_lines(content)[max(0, -shift) :])
+    tree = tree_of(tmp_path, shifted)
+    verdicts = set()
+
+    for index in guard_lines(content):
+        with pytest.raises(DoesNotApply) as caught:
+            check_series(opening(content, index, tmp_path), tree)
+        verdicts.add(caught.value.verdict.verdict)
+        assert shift in caught.value.verdict.offsets
+
+    assert verdicts <= {"ambiguous", "offset"}
+    assert "ambiguous" in verdicts
+
+
+def test_a_hunk_recorded_at_one_guard_does_not_open_another(content: bytes, tmp_path: Path) -> None:
+    """Move the file so that another guard of the same context stands near the recorded line."""
+    guards = guard_lines(content)
+    lines = split_lines(content)
+    for first, second in zip(guards, guards[1:], strict=False):
+        if lines[first - 3 : first + 4] != lines[second - 3 : second + 4]:
+            continue
+        moved = lines[: first - 3] + lines[first + 4 :]
+        tree = tree_of(tmp_path, b"".join(moved))
+        with pytest.raises(DoesNotApply):
+            check_series(opening(content, first, tmp_path), tree)
+
+
+def test_a_guard_that_is_open_already_is_refused(content: bytes, tmp_path: Path) -> None:
+    index = guard_lines(content)[0]
+    series = opening(content, index, tmp_path)
+    opened = content.replace(b" && (__CUDA_ARCH__ < 1200)", b"", 1) + b"// the file goes on\n"
+    entry = Entry("more", REGULAR, "")
+    assert entry not in tree_of(tmp_path, opened).entries
+
+    lines = split_lines(opened)
+    far = opening(content, guard_lines(content)[1], tmp_path)
+    assert lines[index] != split_lines(content)[index]
+    both = Series(tmp_path, (far.patches[0], series.patches[0]))
+    with pytest.raises(DoesNotApply) as caught:
+        check_series(both, tree_of(tmp_path, opened))
+    assert caught.value.verdict.verdict == "already-applied"

@@ -1,0 +1,209 @@
+"""The command ``patches``, as a person types it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from patch_support import EDIT, LINES, make_series, make_tree
+
+from forkwheel import cli
+from forkwheel.tree import Tree
+
+RECIPE = """
+[recipe]
+name = "demo"
+local = "demo"
+revision = 1
+target = "sm_120a"
+"""
+PACKAGE = """
+[[package]]
+name = "{name}"
+version = "1.0"
+epoch = 1700000000
+{series}
+[[package.source]]
+kind = "sdist"
+filename = "{name}-1.0.tar.gz"
+sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+"""
+OTHER = EDIT.replace(b"f.txt", b"g.txt")
+
+
+@dataclass(frozen=True)
+class FakeSource:
+    tree: Tree
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with a recipe of two patched packages and one that is not."""
+    make_series(tmp_path / "patches/one", {"a.patch": EDIT, "b.patch": OTHER})
+    make_series(tmp_path / "patches/two", {"z.patch": EDIT})
+    packages = [PACKAGE.format(name=name, series=f'series = "../../patches/{name}"') for name in ("one", "two")]
+    (tmp_path / "recipes/demo").mkdir(parents=True)
+    text = RECIPE + "".join(packages) + PACKAGE.format(name="three", series="")
+    (tmp_path / "recipes/demo/recipe.toml").write_text(text)
+    tree = make_tree(tmp_path / "tree", {"f.txt": LINES, "g.txt": LINES})
+    monkeypatch.setattr("forkwheel.sources.source_tree", lambda package, **_: FakeSource(tree))
+    monkeypatch.setenv("FORKWHEEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> int:
+    return cli.run(["patches", "--recipe", "demo", *arguments])
+
+
+def test_the_series_is_shown_in_order(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run() == 0
+
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["1", "a.patch", "f.txt", "1", "clean", "no"] in rows
+    assert ["2", "b.patch", "g.txt", "1", "clean", "no"] in rows
+    assert ["1", "z.patch", "f.txt", "1", "clean", "no"] in rows
+
+
+def test_the_document_holds_a_verdict_for_each_hunk(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two = EDIT.replace(b"line 10", b"line ten") + b"--- a/g.txt\n+++ b/g.txt\n@@ -1 +1 @@\n-x\n+y\n"
+    make_series(place / "patches/one", {"a.patch": OTHER, "b.patch": two, "c.patch": EDIT})
+
+    assert run("--package", "one", "--json") == 4
+
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["recipe"]) == (1, "demo")
+    (package,) = document["packages"]
+    patches = package["patches"]
+    assert [patch["verdict"] for patch in patches] == ["clean", "conflict", "not checked"]
+    assert [file["verdict"] for file in patches[1]["files"]] == ["conflict", "not checked"]
+    assert patches[0]["files"][0]["hunks"] == [{"line": 8, "old_start": 7, "verdict": "clean"}]
+    assert patches[1]["files"][0]["hunks"][0]["verdict"] == "conflict"
+    assert "b.patch:8: hunk 1 of 1" in patches[1]["fault"]
+
+
+def test_a_source_that_has_the_series_is_said_to_have_it(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("f.txt", "g.txt"):
+        (place / "tree" / name).write_bytes(LINES.replace(b"line 10", b"ten"))
+    tree = make_tree(place / "tree", {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("forkwheel.sources.source_tree", lambda package, **_: FakeSource(tree))
+        assert run("--package", "one") == 0
+
+    output = capsys.readouterr().out
+    assert "the source has the whole series already" in output
+    assert output.count("already-applied") == 2
+
+
+def test_the_check_passes_on_a_series_as_exported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--check") == 0
+    assert "[one] the patches are as exported, listed, and apply" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (b" @@\n", b" @@ function\n", "a.patch:8: the patch is not as it would be exported"),
+        (b"Origin: tests\n", b"", "the header lacks `Origin:`"),
+        (b"Origin: tests\n", b"Origin: tests\nDrop-After: 1.0\n", "a.patch has expired"),
+        (b"-line 10", b"-line ten", "does not apply at line 7 (conflict)"),
+    ],
+)
+def test_the_check_fails_on_each_fault(
+    place: Path, capsys: pytest.CaptureFixture[str], old: bytes, new: bytes, words: str
+) -> None:
+    file = place / "patches/one/a.patch"
+    file.write_bytes(file.read_bytes().replace(old, new, 1))
+
+    assert run("--check") == 4
+
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert "[two] the patches are as exported" in captured.out
+
+
+def test_the_check_fails_on_an_unlisted_patch(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "patches/two/more.patch").write_bytes(b"")
+
+    assert run("--check", "--json") == 4
+
+    document = json.loads(capsys.readouterr().out)
+    faults = {package["package"]: package["faults"] for package in document["packages"]}
+    assert faults["one"] == []
+    assert "more.patch:1: the patch is not listed" in faults["two"][0]["message"]
+
+
+def test_a_patch_is_edited_and_written_back(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--edit", "b") == 0
+    shown = capsys.readouterr().out
+    assert "b.patch is open in build/patches/one" in shown
+    assert "nox -s patches -- --recipe demo --package one --refresh" in shown
+    file = place / "build/patches/one/g.txt"
+    file.write_bytes(file.read_bytes().replace(b"ten\n", b"TEN\n"))
+
+    assert run("--refresh") == 0
+
+    assert b"+TEN\n" in (place / "patches/one/b.patch").read_bytes()
+    assert "b.patch is written: g.txt" in capsys.readouterr().out
+    assert run("--check") == 0
+
+
+def test_a_new_patch_is_started_and_filled_in(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--new", "later", "g.txt", "--package", "two", "--worktree", "my/tree") == 0
+    assert "edit my/tree/g.txt" in capsys.readouterr().out
+    (place / "my/tree/g.txt").write_bytes(b"short\n")
+    assert run("--refresh", "--worktree", "my/tree") == 0
+    assert "fill in the TODO lines at the top of" in capsys.readouterr().out
+    assert run("--check", "--package", "two") == 4
+    file = place / "patches/two/later.patch"
+    file.write_bytes(file.read_bytes().replace(b"TODO ", b""))
+
+    assert run("--check", "--package", "two") == 0
+    assert run("--refresh", "--worktree", "my/tree") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--edit", "nothing"), "no series of demo has nothing.patch"),
+        (("--edit", "../x"), "no plain patch name"),
+        (("--new", "a", "f.txt"), "has a.patch already"),
+        (("--new", "q", "f.txt"), "give --package"),
+        (("--new", "q", "h.txt", "--package", "two"), "close to it: "),
+        (("--refresh",), "no work tree is open"),
+        (("--refresh", "--worktree", "tree"), "is no open work tree"),
+        (("--package", "three"), "three has no patch series"),
+        (("--package", "four"), "no package 'four'"),
+    ],
+)
+def test_a_mistake_is_one_error_of_usage(
+    place: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    assert run(*arguments) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_two_open_work_trees_need_the_package(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("--edit", "a")
+    run("--edit", "z")
+
+    assert run("--refresh") == 2
+    assert "several work trees are open" in capsys.readouterr().err
+    assert run("--refresh", "--package", "two") == 0
+
+
+def test_a_broken_later_patch_is_an_error_that_says_how_to_go_on(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_series(place / "patches/two", {"z.patch": EDIT, "zz.patch": EDIT.replace(b"-line 10\n+ten", b"-ten\n+x")})
+    run("--edit", "z")
+    file = place / "build/patches/two/f.txt"
+    file.write_bytes(file.read_bytes().replace(b"ten\n", b"TEN\n"))
+
+    assert run("--refresh") == 4
+
+    error = capsys.readouterr().err
+    assert "zz.patch:8: a hunk for f.txt no longer applies" in error
+    assert "`patches --edit zz.patch`" in error
