@@ -25,20 +25,21 @@ from forkwheel.store import Store
 def register(commands: Commands) -> None:
     """Add ``build`` and ``lock``."""
     build = commands.add("build", help="build the wheels of a recipe")
-    _add_source_options(build)
+    add_source_options(build)
     build.add_argument("--out", type=Path, default=Path("dist"), help="output folder (default: dist)")
     build.add_argument("--explain", action="store_true", help="show the build keys and what changed; build nothing")
     build.add_argument("--locked", action="store_true", help="refuse to build what the lock does not know")
     build.add_argument("--keep-jit-cache", action="store_true", help="leave the JIT cache of this user as it is")
     build.set_defaults(run=_build)
     lock = commands.add("lock", help="build the wheels and record them in the recipe's lock")
-    _add_source_options(lock)
+    add_source_options(lock)
     lock.add_argument("--inputs", action="store_true", help="choose the build requirements anew first")
     lock.add_argument("--release", action="store_true", help="mark the revision as released: it can't change any more")
     lock.set_defaults(run=_lock)
 
 
-def _add_source_options(parser: argparse.ArgumentParser) -> None:
+def add_source_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which recipe is meant and where its sources may come from."""
     parser.add_argument("--recipe", required=True, help="name or path of the recipe")
     parser.add_argument("--source", choices=SOURCE_KINDS, help="use this kind of source only")
     parser.add_argument("--offline", action="store_true", help="use the cache alone")
@@ -47,7 +48,8 @@ def _add_source_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _open(options: argparse.Namespace, console: Console) -> Workshop:
+def open_shop(options: argparse.Namespace, console: Console) -> Workshop:
+    """Open the recipe that the options name, with the person's cache."""
     recipe = load_recipe(find_recipe(options.recipe, recipes=Path("recipes")))
     context = FetchContext(
         store=Store.default(),
@@ -60,7 +62,7 @@ def _open(options: argparse.Namespace, console: Console) -> Workshop:
 
 def _build(options: argparse.Namespace, console: Console) -> int:
     started = _now()
-    shop = _open(options, console)
+    shop = open_shop(options, console)
     plans = plan_all(shop, kind=options.source)
     previous = read_manifest(options.out / f"{shop.recipe.name}.manifest.json")
     if options.explain:
@@ -129,7 +131,7 @@ def _summary(shop: Workshop, built: tuple[Built, ...], console: Console) -> None
 
 
 def _lock(options: argparse.Namespace, console: Console) -> int:
-    shop = _open(options, console)
+    shop = open_shop(options, console)
     result = relock(shop, kind=options.source, inputs=options.inputs, release=options.release)
     console.line(result.message, kind="done")
     if console.json_mode:

@@ -98,7 +98,13 @@ def canonical_recipe(
 
     ``required`` maps each of the package's ``requires`` to the version that it was built for.
     """
-    head = [("format", FORMAT), ("name", name), ("local", local), ("revision", revision), ("target", target)]
+    head: list[tuple[str, _Value | None]] = [
+        ("format", FORMAT),
+        ("name", name),
+        ("local", local),
+        ("revision", revision),
+        ("target", target),
+    ]
     series = "patches" if package.series is not None else None
     tables = [
         toml_table("[recipe]", head),

@@ -120,7 +120,7 @@ def _required(package: Package, plans: Mapping[str, Plan]) -> tuple[tuple[str, s
 
 def in_order(recipe: Recipe) -> tuple[Package, ...]:
     """Sort the packages so that each comes after those it requires; raise RecipeError on a cycle."""
-    by_name = {canonicalize_name(package.name): package for package in recipe.packages}
+    by_name: dict[str, Package] = {canonicalize_name(package.name): package for package in recipe.packages}
     ordered: dict[str, Package] = {}
 
     def visit(name: str, path: tuple[str, ...]) -> None:

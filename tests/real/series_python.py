@@ -8,6 +8,7 @@ file forgot to import is an error here too.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ Namespace = dict[str, Any]
 Wanted = Callable[[ast.stmt], bool]
 
 
+@functools.cache
 def parse(file: Path) -> ast.Module:
+    """Parse a file once; nothing here changes a tree."""
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
@@ -30,8 +33,7 @@ def imported(module: ast.Module, stand_ins: Mapping[str, Any]) -> Namespace:
 def run(statements: list[ast.stmt], namespace: Namespace) -> Namespace:
     """Execute the statements in the namespace, and return it."""
     assert statements, "the piece is not in the file any more"
-    code = ast.fix_missing_locations(ast.Module(body=statements, type_ignores=[]))
-    exec(compile(code, "<piece>", "exec"), namespace)
+    exec(compile(ast.Module(body=statements, type_ignores=[]), "<piece>", "exec"), namespace)
     return namespace
 
 
@@ -43,6 +45,7 @@ def run_top_level(file: Path, names: set[str], stand_ins: Mapping[str, Any]) -> 
     return run(statements, imported(module, stand_ins))
 
 
+@functools.cache
 def function(module: ast.AST, name: str) -> ast.FunctionDef:
     """Return the function or method of that name, or fail."""
     found = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef) and node.name == name]

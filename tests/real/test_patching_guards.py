@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ from forkwheel.patching.model import split_lines
 from forkwheel.patching.series import Series, parse_patch
 from forkwheel.recipe import Recipe
 from forkwheel.sources import source_tree
-from forkwheel.tree import REGULAR, Entry, Tree, scan
+from forkwheel.tree import Tree, scan
 
 FILE = "include/flashinfer/comm/trtllm_allreduce.cuh"
+CEILING = b" && (__CUDA_ARCH__ < 1200)"
 GUARD = re.compile(rb"__CUDA_ARCH__ >= 900.*< 1200")
 
 
@@ -40,7 +42,7 @@ def guard_lines(content: bytes) -> list[int]:
 def opening(content: bytes, index: int, folder: Path) -> Series:
     """Return a series that takes the ceiling from one guard, with three lines of context."""
     lines = split_lines(content)
-    changed = lines[index].replace(b" && (__CUDA_ARCH__ < 1200)", b"")
+    changed = lines[index].replace(CEILING, b"")
     assert changed != lines[index]
     start = index - 3
     body = [b" " + line for line in lines[start:index]] + [b"-" + lines[index], b"+" + changed]
@@ -85,26 +87,21 @@ def test_a_hunk_recorded_at_one_guard_does_not_open_another(content: bytes, tmp_
     """Move the file so that another guard of the same context stands near the recorded line."""
     guards = guard_lines(content)
     lines = split_lines(content)
-    for first, second in zip(guards, guards[1:], strict=False):
-        if lines[first - 3 : first + 4] != lines[second - 3 : second + 4]:
-            continue
-        moved = lines[: first - 3] + lines[first + 4 :]
-        tree = tree_of(tmp_path, b"".join(moved))
+    alike = [pair for pair in pairwise(guards) if lines[pair[0] - 3 : pair[0] + 4] == lines[pair[1] - 3 : pair[1] + 4]]
+    assert alike
+
+    for first, _ in alike:
+        tree = tree_of(tmp_path, b"".join(lines[: first - 3] + lines[first + 4 :]))
         with pytest.raises(DoesNotApply):
             check_series(opening(content, first, tmp_path), tree)
 
 
 def test_a_guard_that_is_open_already_is_refused(content: bytes, tmp_path: Path) -> None:
-    index = guard_lines(content)[0]
-    series = opening(content, index, tmp_path)
-    opened = content.replace(b" && (__CUDA_ARCH__ < 1200)", b"", 1) + b"// the file goes on\n"
-    entry = Entry("more", REGULAR, "")
-    assert entry not in tree_of(tmp_path, opened).entries
+    first, second = guard_lines(content)[:2]
+    tree = tree_of(tmp_path, content.replace(CEILING, b"", 1))
+    patches = [opening(content, index, tmp_path).patches[0] for index in (second, first)]
 
-    lines = split_lines(opened)
-    far = opening(content, guard_lines(content)[1], tmp_path)
-    assert lines[index] != split_lines(content)[index]
-    both = Series(tmp_path, (far.patches[0], series.patches[0]))
     with pytest.raises(DoesNotApply) as caught:
-        check_series(both, tree_of(tmp_path, opened))
+        check_series(Series(tmp_path, tuple(patches)), tree)
+
     assert caught.value.verdict.verdict == "already-applied"

@@ -113,13 +113,17 @@ def auto_enabled(
     module = parse(srt / "server_args.py")
     stand_ins = predicates(srt, torch) | {"envs": environ(srt, monkeypatch), "get_device_name": lambda: device_name}
     server = SimpleNamespace(**{**DEFAULTS, **arguments})
-    helpers = [node for node in ast.walk(module) if getattr(node, "name", "") == "_ranks_can_share_memory"]
+    helpers = methods(module, "_ranks_can_share_memory")
     names = imported(module, stand_ins) | {"self": server, "model_arch": architecture, "logger": logging}
     for helper in helpers:
-        assert isinstance(helper, ast.FunctionDef)
         server._ranks_can_share_memory = MethodType(run([helper], dict(names))[helper.name], server)
     run(detection(module), names)
     return bool(server.enable_flashinfer_allreduce_fusion)
+
+
+@functools.cache
+def methods(module: ast.Module, name: str) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef) and node.name == name]
 
 
 DEFAULTS = {

@@ -122,7 +122,7 @@ def test_each_fault_is_named_with_its_line(tmp_path: Path, old: str, new: str, m
 def test_duplicates_are_named_with_their_line(tmp_path: Path) -> None:
     requirement = TEXT[TEXT.index("\n[[package.req") :]
 
-    with pytest.raises(RecipeError, match=":14: requirement 'demo' is given twice"):
+    with pytest.raises(RecipeError, match=":15: requirement 'demo' is given twice"):
         load_inputs(write(tmp_path, TEXT + requirement))
     with pytest.raises(RecipeError, match=":14: package 'first' is given twice"):
         load_inputs(write(tmp_path, TEXT + TEXT.removeprefix("format = 1\n")))

@@ -179,6 +179,7 @@ def test_control_characters_in_names_are_refused(name: bytes) -> None:
             8,
             "not the file's last",
         ),
+        (EDIT.replace(b" line 13", b" ") + b"\\ No newline at end of file\n", 17, "is no line"),
         # CRLF
         (EDIT.replace(b"\n", b"\r\n"), 6, "CRLF"),
         (EDIT.replace(b" @@\n", b" @@\r\n"), 8, "not a hunk's header"),

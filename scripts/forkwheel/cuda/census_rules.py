@@ -158,7 +158,9 @@ def _family_breaches(rule: Rule, family: Family) -> Iterator[Broken]:
             ("launch (PREEXIT)", family.count(lambda kernel: kernel.launches > 0)),
         ):
             if with_it < total:
-                yield Broken(family.name, f"{total - with_it} of {total} kernels lack the grid-dependency {what}", rule.patch)
+                yield Broken(
+                    family.name, f"{total - with_it} of {total} kernels lack the grid-dependency {what}", rule.patch
+                )
     spilling = family.count(lambda kernel: kernel.local > 0)
     if rule.no_local and spilling:
         yield Broken(family.name, f"{spilling} of {total} kernels use local memory, where spills go", rule.patch)

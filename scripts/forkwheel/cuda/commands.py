@@ -6,8 +6,156 @@ import argparse
 import os
 import time
 from pathlib import Path
+from typing import Any
 
-from forkwheel.build_commands import open_shop
 from forkwheel.cli import Commands
-from forkwheel.console import Console
-from forkwheel.cuda.build_root import ROOT
+from forkwheel.console import Console, Log
+from forkwheel.cuda.census import Census, census, census_document
+from forkwheel.cuda.census_report import COLUMNS, change_rows, changed_kernels, family_rows
+from forkwheel.cuda.census_rules import check_rules
+from forkwheel.cuda.kernel_config import kernels_file, load_kernels
+from forkwheel.cuda.kernel_documents import kernels_document, observed_document
+from forkwheel.cuda.kernel_wheel import KernelOptions, KernelWheel, make_kernel_wheel
+from forkwheel.cuda.kernels import reading_tools
+from forkwheel.cuda.targets import parse_targets
+from forkwheel.cuda.toolchain import KINDS, LOCKED, load_toolchain_lock
+from forkwheel.fetch import FetchContext, parse_mirrors
+from forkwheel.patching.apply import check_series, write_changes
+from forkwheel.pipeline import open_workshop, plan_all
+from forkwheel.plan import Plan
+from forkwheel.projection import copy_tree, write_generated
+from forkwheel.recipe import SOURCE_KINDS, Recipe, find_recipe, load_recipe
+from forkwheel.release.manifest import write_json
+from forkwheel.store import Store, write_whole
+
+_RECIPES = Path("recipes")
+
+
+def register(commands: Commands) -> None:
+    """Add ``kernels`` and ``census``."""
+    kernels = commands.add("kernels", help="compile a recipe's kernels ahead of time and pack them as a wheel")
+    kernels.add_argument("--recipe", required=True, help="name or path of the recipe")
+    kernels.add_argument("--out", type=Path, default=Path("dist"), help="output folder (default: dist)")
+    kernels.add_argument("--source", choices=SOURCE_KINDS, help="use this kind of source only")
+    kernels.add_argument("--mirror", action="append", default=[], metavar="URL=PATH", help="fetch a git URL from there")
+    add_kernel_options(kernels)
+    kernels.set_defaults(run=_kernels)
+    taken = commands.add("census", help="show every kernel in wheels, shared objects, object files or cubins")
+    taken.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a .whl, .so, .o or .cubin")
+    taken.add_argument("--recipe", default="sm120", help="whose locked tools read the files (default: sm120)")
+    taken.add_argument("--against", type=Path, metavar="OTHER", help="show what changed since this file")
+    taken.add_argument("--check", action="store_true", help="check the rules of the recipe's kernels.toml")
+    taken.add_argument("--targets", default="", help="what the files must be for, with --check (default: the recipe's)")
+    taken.add_argument("--offline", action="store_true", help="use the cache alone")
+    taken.set_defaults(run=_census)
+
+
+def add_kernel_options(parser: argparse.ArgumentParser) -> None:
+    """Add what every command that compiles kernels offers."""
+    parser.add_argument(
+        "--toolkit", choices=KINDS, default=LOCKED, help="the locked CUDA toolkit, or the installed one"
+    )
+    parser.add_argument("--targets", default="", metavar="LIST", help='such as "12.0a" (default: the recipe\'s target)')
+    parser.add_argument("--module", action="append", default=[], metavar="NAME", help="compile this module only")
+    parser.add_argument("--fast", action="store_true", help="for development: all cores at once, other bytes each time")
+    parser.add_argument("--fresh", action="store_true", help="compile everything again and use no cache of objects")
+    parser.add_argument("--compile-cache", action="store_true", help="compile through ccache")
+    parser.add_argument("--offline", action="store_true", help="use the cache alone")
+
+
+def kernel_options(options: argparse.Namespace) -> KernelOptions:
+    """Read what ``add_kernel_options`` added."""
+    return KernelOptions(
+        toolkit=options.toolkit,
+        targets=options.targets,
+        modules=tuple(options.module),
+        fast=options.fast,
+        fresh=options.fresh,
+        compile_cache=options.compile_cache,
+        offline=options.offline,
+    )
+
+
+def _kernels(options: argparse.Namespace, console: Console) -> int:
+    started = time.monotonic()
+    recipe = load_recipe(find_recipe(options.recipe, recipes=_RECIPES))
+    log = console.bind(recipe.name)
+    context = FetchContext(
+        store=Store.default(), log=log, offline=options.offline, mirrors=parse_mirrors(options.mirror, os.environ)
+    )
+    shop = open_workshop(recipe, context=context, console=console)
+    package = recipe.package(load_kernels(kernels_file(recipe.folder)).package)
+    plan = next(plan for plan in plan_all(shop, kind=options.source) if plan.package is package)
+    with shop.store.temporary() as work:
+        tree = _patched_tree(plan, work / "tree", log=log)
+        made = make_kernel_wheel(
+            tree,
+            recipe=recipe,
+            version=plan.version,
+            epoch=package.epoch,
+            options=kernel_options(options),
+            store=shop.store,
+            log=log,
+            dest=options.out,
+        )
+    _write_records(made, options.out, recipe)
+    _show(made, console, seconds=time.monotonic() - started)
+    return 0
+
+
+def _patched_tree(plan: Plan, folder: Path, *, log: Log) -> Path:
+    with log.stage("patch"):
+        changes = check_series(plan.series, plan.source.tree)
+        patched = write_changes(changes, copy_tree(plan.source.tree, folder))
+        return write_generated(patched.tree, plan.package, version=plan.version).root
+
+
+def _write_records(made: KernelWheel, out: Path, recipe: Recipe) -> None:
+    document = kernels_document(made.build, wheel=made.wheel)
+    write_whole(out / f"{recipe.name}.kernels.json", write_json(document))
+    write_whole(out / f"{recipe.name}.kernels.observed.json", write_json(observed_document(made.build)))
+    write_whole(out / f"{recipe.name}.census.json", write_json(census_document(made.census)))
+
+
+def _show(made: KernelWheel, console: Console, *, seconds: float) -> None:
+    if console.json_mode:
+        console.data(kernels_document(made.build, wheel=made.wheel))
+    console.table(COLUMNS, family_rows(made.census), title="kernel census")
+    rows = [(made.wheel.filename, made.wheel.size, made.wheel.sha256, f"{seconds:.1f}")]
+    console.table(("wheel", "size", "sha256", "seconds"), rows)
+
+
+def _census(options: argparse.Namespace, console: Console) -> int:
+    recipe = load_recipe(find_recipe(options.recipe, recipes=_RECIPES))
+    store, log = Store.default(), console.bind(recipe.name)
+    lock = load_toolchain_lock(recipe.folder)
+    tools = reading_tools(lock, store=store, log=log, offline=options.offline)
+    taken = census(options.files, tools=tools)
+    before = census([options.against], tools=tools) if options.against else None
+    if console.json_mode:
+        console.data(_census_document(taken, before))
+    _census_tables(taken, before, console)
+    if options.check:
+        targets = [target.name for target in parse_targets(options.targets or recipe.target)]
+        partial = any(file.suffix not in (".whl", ".so") for file in options.files)
+        check_rules(taken, load_kernels(kernels_file(recipe.folder)).rules, targets=targets, partial=partial)
+        console.line("every rule holds", kind="done")
+    return 0
+
+
+def _census_document(taken: Census, before: Census | None) -> dict[str, Any]:
+    document = census_document(taken)
+    if before is not None:
+        columns = ("family", "what", "before", "after")
+        document["changes"] = [dict(zip(columns, row, strict=True)) for row in change_rows(before, taken)]
+        document["changed_kernels"] = list(changed_kernels(before, taken))
+    return document
+
+
+def _census_tables(taken: Census, before: Census | None, console: Console) -> None:
+    title = f"{len(taken.kernels)} kernels for {', '.join(taken.targets)}"
+    console.table(COLUMNS, family_rows(taken), title=title)
+    if before is not None:
+        rows = change_rows(before, taken)
+        changed = len(changed_kernels(before, taken))
+        console.table(("family", "what", "before", "after"), rows, title=f"{changed} kernels changed")

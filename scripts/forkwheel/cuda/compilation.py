@@ -189,7 +189,9 @@ def _compile(
         with running.process([*prefix, *unit.command], root=root, environment=environment) as process:
             said, _ = process.communicate()
     except OSError as error:
-        raise BuildError(f"{unit.name}: {prefix[0] if prefix else unit.command[0]} cannot be run: {error}", hint="") from error
+        raise BuildError(
+            f"{unit.name}: {prefix[0] if prefix else unit.command[0]} cannot be run: {error}", hint=""
+        ) from error
     finally:
         started.pop(unit.name, None)
     if process.returncode:
@@ -223,7 +225,10 @@ def failure(name: str, command: Sequence[str], code: int, said: str) -> BuildErr
     if any(sign in said for sign in _DISK_FULL):
         reason, hint = "the disk is full", "make room where FORKWHEEL_CACHE is; units that are done are kept"
     elif killed:
-        reason, hint = "its compiler was killed, probably for memory", "set MAX_JOBS=1, or use a machine with more memory"
+        reason, hint = (
+            "its compiler was killed, probably for memory",
+            "set MAX_JOBS=1, or use a machine with more memory",
+        )
     else:
         reason, hint = f"its compiler failed with exit code {code}", "see the compiler's message"
     return BuildError(f"{name}: {reason}\n  {' '.join(command)}\n{text}", hint=hint)

@@ -56,9 +56,7 @@ def open_compile_cache(
     """Return the local compile cache, which asks the shared one that ``FORKWHEEL_COMPILE_CACHE_URL`` names."""
     url = environment.get(URL_VARIABLE, "")
     if url and not _URL.fullmatch(url):
-        raise UsageError(
-            f"{URL_VARIABLE} is not the address of a Redis server", hint="write it like redis://HOST:6379"
-        )
+        raise UsageError(f"{URL_VARIABLE} is not the address of a Redis server", hint="write it like redis://HOST:6379")
     python = build_environment(lock.of("compile-cache"), store=store, log=log, offline=offline)
     folder = store.path("ccache", "x").parent
     settings = {

@@ -18,7 +18,9 @@ _CHUNK = 2_500_000
 
 _SECTION = b"//--------------------- .text."
 _INSTRUCTION = b"        /*"
-_USAGE = re.compile(r"^ Function (?P<name>\S+):\n\s+REG:(?P<registers>\d+) STACK:(?P<stack>\d+) SHARED:(?P<shared>\d+)", re.M)
+_USAGE = re.compile(
+    r"^ Function (?P<name>\S+):\n\s+REG:(?P<registers>\d+) STACK:(?P<stack>\d+) SHARED:(?P<shared>\d+)", re.M
+)
 
 
 @dataclass
@@ -125,7 +127,9 @@ def usage(cubin: Cubin, *, tools: ReadingTools) -> dict[str, Usage]:
         check=False,
     )
     if result.returncode:
-        raise VerificationError(f"{cubin.label}: cuobjdump failed: {result.stderr.strip()[-300:]}", hint="compile it again")
+        raise VerificationError(
+            f"{cubin.label}: cuobjdump failed: {result.stderr.strip()[-300:]}", hint="compile it again"
+        )
     return {
         match["name"]: Usage(int(match["registers"]), int(match["stack"]), int(match["shared"]))
         for match in _USAGE.finditer(result.stdout)

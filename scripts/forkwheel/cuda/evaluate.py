@@ -65,7 +65,7 @@ def main(argument: str) -> None:
         specification.write_ninja()
         modules[name] = {"name": specification.name, "ninja": str(specification.ninja_path)}
     document = {"modules": modules, "python_include": sysconfig.get_path("include")}
-    print("\n" + json.dumps(document))  # noqa: T201 - the answer
+    sys.stdout.write(f"\n{json.dumps(document)}\n")
 
 
 if __name__ == "__main__":

@@ -67,7 +67,9 @@ def _output(command: Sequence[str], environment: Mapping[str, str]) -> str:
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=dict(environment)
         )
     except OSError as error:
-        raise ToolchainError(f"{command[0]} cannot be run: {error.strerror}", hint="set CXX to a working g++") from error
+        raise ToolchainError(
+            f"{command[0]} cannot be run: {error.strerror}", hint="set CXX to a working g++"
+        ) from error
     return result.stdout
 
 

@@ -159,9 +159,7 @@ def _evaluation(section: Section) -> Evaluation:
 
 
 def _split(section: Section) -> Split:
-    split = Split(
-        unit=section.string("unit"), prelude=section.string("prelude"), parts=section.mapping("parts")
-    )
+    split = Split(unit=section.string("unit"), prelude=section.string("prelude"), parts=section.mapping("parts"))
     if not split.parts:
         section.fail(f"the split of {split.unit} has no parts", hint="add NAME = SOURCE TEXT to its `parts`")
     section.finish()

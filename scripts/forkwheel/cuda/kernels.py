@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -143,7 +142,9 @@ class _Work:
     slot: Path
     fresh: bool
 
-    def build(self, modules: Sequence[Module], *, parts: tuple[tuple[str, str], ...], dest: Path, fast: bool) -> KernelBuild:
+    def build(
+        self, modules: Sequence[Module], *, parts: tuple[tuple[str, str], ...], dest: Path, fast: bool
+    ) -> KernelBuild:
         built = None if self.fresh else _read_slot(self.slot)
         seconds: dict[str, float] = {}
         reused = built is not None

@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> None:
     source, target, *command = arguments
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND_REC, None):
-        print(f"cannot mount {source} at {target}: {os.strerror(ctypes.get_errno())}", file=sys.stderr)  # noqa: T201
+        sys.stderr.write(f"cannot mount {source} at {target}: {os.strerror(ctypes.get_errno())}\n")
         sys.exit(125)
     os.chdir(target)
     os.execvp(command[0], command)  # noqa: S606 - there is no shell to start it with

@@ -9,7 +9,16 @@ from typing import Any
 
 from forkwheel.errors import BuildError, VerificationError
 
-_OF_EVERY_SYSTEM = ("libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "ld-linux", "libstdc++.so", "libgcc_s.so")
+_OF_EVERY_SYSTEM = (
+    "libc.so",
+    "libm.so",
+    "libdl.so",
+    "librt.so",
+    "libpthread.so",
+    "ld-linux",
+    "libstdc++.so",
+    "libgcc_s.so",
+)
 _DRIVER = "libcuda.so"
 
 

@@ -116,7 +116,7 @@ def evaluate(
 
 
 def compile_environment(toolchain: Toolchain) -> dict[str, str]:
-    """Return the whole environment of every command: nothing of the person's but PATH, which finds the host compiler."""
+    """Return every command's whole environment: of the person's own only PATH, which finds the host compiler."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(_WORK),

@@ -108,7 +108,9 @@ def _assembled(packages: Path, home: Path, *, host: HostCompiler) -> Path:
     """Lay the packages' files out as every CUDA_HOME is."""
     compilers = sorted(packages.glob("nvidia/*/bin/nvcc"))
     if not compilers:
-        raise ToolchainError("the locked toolkit has no bin/nvcc", hint="see the `toolkit` part of the toolchain's lock")
+        raise ToolchainError(
+            "the locked toolkit has no bin/nvcc", hint="see the `toolkit` part of the toolchain's lock"
+        )
     link_tree(compilers[0].parent.parent, home)
     for tool in (*(home / "bin").iterdir(), *(home / "nvvm" / "bin").iterdir()):
         if tool.is_file() and not os.access(tool, os.X_OK) and not tool.suffix:

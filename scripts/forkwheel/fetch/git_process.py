@@ -42,7 +42,7 @@ _SETTINGS = {
     "transfer.bundleURI": "false",
 }
 
-_HELPER = """!printf 'username=%s\\npassword=%s\\n' "$FORKWHEEL_GIT_USERNAME" "$FORKWHEEL_GIT_PASSWORD\""""
+_HELPER = r"""!f() { printf 'username=%s\npassword=%s\n' "$FORKWHEEL_GIT_USERNAME" "$FORKWHEEL_GIT_PASSWORD"; }; f"""
 
 
 def check_git() -> None:

@@ -13,7 +13,7 @@ from forkwheel.gates.evaluate import Evaluator
 from forkwheel.gates.names import span
 from forkwheel.gates.modules import Module, Modules
 from forkwheel.gates.arch import Arch
-from forkwheel.gates.objects import Bound, ClassRef, Function, FunctionRef, Instance, Scope
+from forkwheel.gates.objects import Bound, ClassRef, External, Function, FunctionRef, Instance, Scope
 from forkwheel.gates.values import Unknown, Value, Varying, holds_unknown, is_word, join, lift, per_arch, text_of, truth, varying
 
 _DEEPEST = 5
@@ -231,6 +231,8 @@ class Interpreter(Evaluator):
             cls = self.evaluate(node.func, scope)
             if isinstance(cls, ClassRef):
                 return self.construct(cls, [], {}, scope.module.source(node))
+            if isinstance(cls, External) and cls.name.startswith("builtins."):
+                return self.evaluate(node, scope)
         return Unknown(scope.module.source(node))
 
     def is_cold(self, node: ast.AST, scope: Scope) -> bool:

@@ -43,6 +43,15 @@ def register(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
+    try:
+        return _dispatch(options, console)
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or 'a file'}: {error.strerror or error}", hint="make the folder readable and writable"
+        ) from error
+
+
+def _dispatch(options: argparse.Namespace, console: Console) -> int:
     recipe = load_recipe(find_recipe(options.recipe, recipes=Path.cwd() / "recipes"))
     if options.edit is not None or options.new is not None:
         return _open(recipe, options, console)

@@ -157,6 +157,8 @@ class _Reader:
     def _end_without_newline(self, lines: list[Line]) -> None:
         if self._peek() != _NO_NEWLINE or not lines or not lines[-1].content.endswith(b"\n"):
             self._place.fail("a misplaced or misspelt `\\` line", hint="it is `\\ No newline at end of file`, once")
+        if lines[-1].content == b"\n":
+            self._place.fail("an empty line without a newline is no line", hint="make the patch again with `git diff`")
         lines[-1] = Line(lines[-1].kind, lines[-1].content[:-1])
 
     def _fail_body(self, header: Place, lines: list[Line], *, old_count: int, new_count: int) -> NoReturn:

@@ -29,6 +29,7 @@ _RECORD = ".git/forkwheel.json"
 REJECTED = ".git/rejected.patch"
 """Where a work tree keeps the hunks of its patch that did not fit."""
 
+_OPEN_AGAIN = "keep your change (`git diff` there), remove the folder, and open the patch again"
 _ATTRIBUTES = "* -text -eol -filter -ident -working-tree-encoding\n"
 
 
@@ -62,6 +63,7 @@ def open_work(
     is_new = all(patch.name != name for patch in series.patches)
     index = len(series.patches) if is_new else series.index(name)
     _check_replaceable(folder)
+    folder = folder.resolve()
     made = folder.with_name(f".{folder.name}.new")
     if made.exists():
         remove_tree(made)
@@ -112,8 +114,10 @@ def read_work(folder: Path) -> Work:
         raise UsageError(
             f"{folder} is no open work tree", hint="open one with `patches --edit NAME`, or give another --worktree"
         ) from None
-    if record.pop("format") != FORMAT:
-        raise UsageError(f"{folder} was opened by another version of forkwheel", hint="open the patch again")
+    except ValueError as error:
+        raise UsageError(f"{folder / _RECORD} is damaged: {error}", hint=_OPEN_AGAIN) from error
+    if record.pop("format", None) != FORMAT:
+        raise UsageError(f"{folder} was opened by another version of forkwheel", hint=_OPEN_AGAIN)
     return Work(folder=folder, series=tuple(record.pop("series")), **record)
 
 

@@ -125,8 +125,10 @@ def _resolve(
     """Have pip choose versions until they satisfy every host, and say which host needs what."""
     roots = [Requirement(text) for text in requires]
     extra: set[str] = set()
+    environment = pip_environment()
     for _ in range(_ROUNDS):
-        chosen = _ask_pip([*(_bare(root) for root in roots), *sorted(extra)], constraints=constraints, folder=folder)
+        wanted = [*(_bare(root) for root in roots), *sorted(extra)]
+        chosen = _ask_pip(wanted, constraints=constraints, folder=folder, environment=environment)
         hosts: dict[str, set[Host]] = {}
         missing: set[str] = set()
         for host in product(PYTHONS, MACHINES):
@@ -187,7 +189,9 @@ def _holds(marker: Marker | None, host: Host, *, extra: str) -> bool:
     return False
 
 
-def _ask_pip(requirements: Sequence[str], *, constraints: Sequence[str], folder: Path) -> dict[str, _Chosen]:
+def _ask_pip(
+    requirements: Sequence[str], *, constraints: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> dict[str, _Chosen]:
     """Return what pip would install for the oldest Python, by canonical name."""
     if not requirements:
         return {}
@@ -198,7 +202,7 @@ def _ask_pip(requirements: Sequence[str], *, constraints: Sequence[str], folder:
     options = ["--dry-run", "--ignore-installed", "--only-binary", ":all:", "--target", str(folder / "target")]
     python = ["--python-version", "{}.{}".format(*PYTHONS[0]), "--report", str(report), "--quiet"]
     files = ["-r", str(folder / "requires.txt"), "-c", str(folder / "constraints.txt")]
-    run_pip(["install", *options, *python, *files], folder=working, environment=pip_environment())
+    run_pip(["install", *options, *python, *files], folder=working, environment=environment)
     return {chosen.name: chosen for chosen in _report(json.loads(report.read_bytes()))}
 
 

@@ -89,7 +89,6 @@ def _root(package: Package, *, version: str, series: Series) -> Component:
         version=version,
         purl=purl,
         bom_ref=purl.to_string(),
-        modified=bool(series.patches),
         pedigree=Pedigree(
             ancestors=[_upstream(package)],
             patches=[_patch(patch) for patch in series.patches],

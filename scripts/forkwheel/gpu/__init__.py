@@ -1,0 +1,1 @@
+"""Run and judge what was built on the GPUs at hand."""
