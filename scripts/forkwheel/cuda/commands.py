@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from forkwheel.cli import Commands
-from forkwheel.console import Console, Log
+from forkwheel.console import Console
 from forkwheel.cuda.census import Census, census, census_document
 from forkwheel.cuda.census_report import COLUMNS, change_rows, changed_kernels, family_rows
 from forkwheel.cuda.census_rules import check_rules
@@ -20,12 +20,11 @@ from forkwheel.cuda.kernels import reading_tools
 from forkwheel.cuda.targets import parse_targets
 from forkwheel.cuda.toolchain import KINDS, LOCKED, load_toolchain_lock
 from forkwheel.fetch import FetchContext, parse_mirrors
-from forkwheel.patching.apply import check_series, write_changes
 from forkwheel.pipeline import open_workshop, plan_all
-from forkwheel.plan import Plan
-from forkwheel.projection import copy_tree, write_generated
+from forkwheel.projection import write_generated
 from forkwheel.recipe import SOURCE_KINDS, Recipe, find_recipe, load_recipe
 from forkwheel.release.manifest import write_json
+from forkwheel.sources import patched_tree
 from forkwheel.store import Store, write_whole
 
 _RECIPES = Path("recipes")
@@ -86,10 +85,10 @@ def _kernels(options: argparse.Namespace, console: Console) -> int:
     shop = open_workshop(recipe, context=context, console=console)
     package = recipe.package(load_kernels(kernels_file(recipe.folder)).package)
     plan = next(plan for plan in plan_all(shop, kind=options.source) if plan.package is package)
-    with shop.store.temporary() as work:
-        tree = _patched_tree(plan, work / "tree", log=log)
+    with patched_tree(package, context=context, kind=options.source) as patched:
+        tree = write_generated(patched.tree, package, version=plan.version)
         made = make_kernel_wheel(
-            tree,
+            tree.root,
             recipe=recipe,
             version=plan.version,
             epoch=package.epoch,
@@ -101,13 +100,6 @@ def _kernels(options: argparse.Namespace, console: Console) -> int:
     _write_records(made, options.out, recipe)
     _show(made, console, seconds=time.monotonic() - started)
     return 0
-
-
-def _patched_tree(plan: Plan, folder: Path, *, log: Log) -> Path:
-    with log.stage("patch"):
-        changes = check_series(plan.series, plan.source.tree)
-        patched = write_changes(changes, copy_tree(plan.source.tree, folder))
-        return write_generated(patched.tree, plan.package, version=plan.version).root
 
 
 def _write_records(made: KernelWheel, out: Path, recipe: Recipe) -> None:

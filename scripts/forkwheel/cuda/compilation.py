@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,10 +79,8 @@ class _StoppedError(Exception):
 
 
 def _kill_group(process: subprocess.Popen[str]) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def jobs_allowed(environment: Mapping[str, str], *, memory: int) -> int:
@@ -113,7 +111,7 @@ def _free_memory() -> int | None:
 
 
 def longest_first(units: Sequence[Unit], order: Sequence[str]) -> list[Unit]:
-    """Sort units: those of ``order`` first, in its order, then the rest by the size of nothing but their name."""
+    """Sort units: those of ``order`` first, in its order, then the rest by name."""
     ranks = {name: rank for rank, name in enumerate(order)}
     return sorted(units, key=lambda unit: (ranks.get(unit.name, len(ranks)), unit.name))
 
@@ -210,7 +208,7 @@ def _keep(output: Path, kept: Path) -> None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         partial = kept.with_name(f".{kept.name}.partial")
         shutil.move(output, partial)
-        os.replace(partial, kept)
+        partial.replace(kept)
     except OSError as error:
         raise BuildError(
             f"the object {kept.name} cannot be kept: {error.strerror}", hint="see that the disk of the cache has room"

@@ -28,6 +28,7 @@ class StandIn(types.ModuleType):
         return child
 
     def __call__(self, *_: object, **__: object) -> None:
+        """Refuse: what is called here is needed for real."""
         raise TypeError(f"{self.__name__} is a stand-in, which can't be called: the specification needs the real one")
 
 

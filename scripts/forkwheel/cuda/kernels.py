@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from forkwheel.console import Log
 from forkwheel.cuda.build_root import BuildRoot, build_root
+from forkwheel.cuda.built_module import BuiltModule, hand_out, read_slot, write_slot
 from forkwheel.cuda.compilation import Compiled, compile_units, failure, jobs_allowed, longest_first
 from forkwheel.cuda.compile_cache import CacheUse, CompileCache, account
 from forkwheel.cuda.cubins import ReadingTools, device_digests
@@ -28,34 +28,16 @@ from forkwheel.cuda.specification import (
 )
 from forkwheel.cuda.targets import Target
 from forkwheel.cuda.toolchain import Toolchain
-from forkwheel.errors import UsageError, VerificationError
+from forkwheel.errors import UsageError
 from forkwheel.release.inputs import Inputs
-from forkwheel.store import Store, write_whole
+from forkwheel.store import Store
 from forkwheel.tree import digest_of, read_entry, sha256_file, walk
 from forkwheel.wheels.environment import build_environment
 
 KERNEL_FORMAT = 1
 """Raised when, and only when, the same inputs give other objects."""
 
-_RECORD = "build.json"
 _STATS = "compile-cache.log"
-
-
-@dataclass(frozen=True)
-class BuiltModule:
-    """A module's shared object; ``device`` are the SHA-256 of the device code that it holds, in order.
-
-    ``units`` maps each source to the command that compiled it, ``link`` is the last command;
-    their paths are relative to the roots.
-    """
-
-    name: str
-    path: Path
-    sha256: str
-    size: int
-    device: tuple[str, ...]
-    units: tuple[tuple[str, str], ...]
-    link: str
 
 
 @dataclass(frozen=True)
@@ -145,7 +127,7 @@ class _Work:
     def build(
         self, modules: Sequence[Module], *, parts: tuple[tuple[str, str], ...], dest: Path, fast: bool
     ) -> KernelBuild:
-        built = None if self.fresh else _read_slot(self.slot)
+        built = None if self.fresh else read_slot(self.slot)
         seconds: dict[str, float] = {}
         reused = built is not None
         if built is None:
@@ -154,14 +136,14 @@ class _Work:
                 seconds = {item.unit.name: item.seconds for item in compiled if item.seconds}
                 made = temporary / "made"
                 built = self._link_all(modules, compiled, made)
-                _write_slot(made, built)
-                built = _handed_out(built, dest)
+                write_slot(made, built)
+                built = hand_out(built, dest)
                 if not self.fresh:
                     self.shop.store.publish(made, self.slot)
                     shutil.rmtree(self._objects, ignore_errors=True)
         else:
             self.shop.log.info("the kernels of this key were built before")
-            built = _handed_out(built, dest)
+            built = hand_out(built, dest)
         use = account(self.cache, self.root.stage / _STATS) if self.cache else None
         return KernelBuild(
             modules=built,
@@ -260,8 +242,8 @@ def _parts(
     root: BuildRoot, modules: Sequence[Module], *, shop: KernelShop, targets: Sequence[Target], fast: bool
 ) -> tuple[tuple[str, str], ...]:
     tree = root.stage / "tree"
-    links = {name for name, _ in shop.kernels.links}
-    names = [name for name in walk(tree) if not name.endswith(".py") and name not in links]
+    compiled = tuple(f"{path}/" for _, path in shop.kernels.links)
+    names = [name for name in walk(tree) if name.startswith(compiled)]
     commands = [recorded(unit.command, toolchain=shop.toolchain) for module in modules for unit in module.units]
     commands += [recorded(module.link, toolchain=shop.toolchain) for module in modules]
     parts = {
@@ -278,44 +260,3 @@ def _parts(
 
 def _slot_name(parts: tuple[tuple[str, str], ...], toolchain: Toolchain) -> str:
     return sha256(json.dumps([parts, toolchain.host.label]).encode()).hexdigest()
-
-
-def _handed_out(modules: Sequence[BuiltModule], dest: Path) -> tuple[BuiltModule, ...]:
-    handed = []
-    for module in modules:
-        target = dest / module.name / module.path.name
-        write_whole(target, module.path.read_bytes())
-        target.chmod(0o755)
-        handed.append(BuiltModule(**{**vars(module), "path": target}))
-    return tuple(handed)
-
-
-def _write_slot(folder: Path, modules: Sequence[BuiltModule]) -> None:
-    rows = [{**vars(module), "path": str(module.path.relative_to(folder))} for module in modules]
-    write_whole(folder / _RECORD, json.dumps({"modules": rows}).encode())
-
-
-def _read_slot(slot: Path) -> tuple[BuiltModule, ...] | None:
-    try:
-        rows: list[dict[str, Any]] = json.loads((slot / _RECORD).read_bytes())["modules"]
-    except FileNotFoundError:
-        return None
-    modules = []
-    for row in rows:
-        module = BuiltModule(
-            name=row["name"],
-            path=slot / row["path"],
-            sha256=row["sha256"],
-            size=row["size"],
-            device=tuple(row["device"]),
-            units=tuple((name, command) for name, command in row["units"]),
-            link=row["link"],
-        )
-        found = sha256_file(module.path) if module.path.is_file() else "nothing"
-        if found != module.sha256:
-            raise VerificationError(
-                f"{module.path} in the cache was altered: its sha256 is {found}, not {module.sha256}",
-                hint=f"remove the folder {slot} and run again",
-            )
-        modules.append(module)
-    return tuple(modules)

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
+from forkwheel.cuda.built_module import BuiltModule
 from forkwheel.cuda.kernel_config import PrebuiltWheel
-from forkwheel.cuda.kernels import BuiltModule, KernelBuild
+from forkwheel.cuda.kernels import KernelBuild
 from forkwheel.cuda.platform_tag import platform_tag
 from forkwheel.errors import RecipeError, UsageError
 from forkwheel.store import write_whole

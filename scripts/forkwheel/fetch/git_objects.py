@@ -17,6 +17,7 @@ from typing import Any
 
 from forkwheel.errors import FetchError
 from forkwheel.fetch.git_process import end_git, start_git
+from forkwheel.fetch.tree_writer import check_path
 
 FOLDER = "40000"
 GITLINK = "160000"
@@ -84,6 +85,7 @@ class Objects:
         """Yield every file, link and gitlink below a tree."""
         for entry in self.entries(tree, folder):
             if entry.mode == FOLDER:
+                check_path(entry.path, self._repository.name)
                 yield from self.walk(entry.object_id, entry.path)
             else:
                 yield entry

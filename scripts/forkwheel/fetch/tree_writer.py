@@ -14,6 +14,9 @@ from forkwheel.store import remove_tree
 
 HINT = "the source is damaged or hostile: check where it comes from, and its pin"
 
+MAX_DEPTH = 100
+"""Folders within folders. Sources have about 15; what removes a tree fails at some hundreds."""
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
@@ -21,8 +24,11 @@ def check_path(path: str, origin: str) -> str:
     """Return a path that is safe to create below a folder; raise FetchError for any other.
 
     Refused: absolute paths, empty, ``.`` and ``..`` components, control characters and
-    backslashes (which other systems take for separators), and every spelling of ``.git``.
+    backslashes (which other systems take for separators), more than ``MAX_DEPTH`` components,
+    and every spelling of ``.git``.
     """
+    if path.count("/") >= MAX_DEPTH:
+        raise FetchError(f"{origin}: the path {path[:80]!r}… is deeper than {MAX_DEPTH} folders", hint=HINT)
     for part in path.split("/"):
         if part in ("", ".", ".."):
             raise FetchError(f"{origin}: the path {path!r} does not stay in the tree", hint=HINT)

@@ -13,7 +13,7 @@ from forkwheel.gates.values import Value, Varying
 
 _ROUNDS = 8
 _DECLARING = re.compile(r"def\s+(\w+)\s*\(([^)]*(?:capabilit|major_versions|supported_archs?\b|supported_sms?\b|_ccs\b)[^)]*)\)")
-_TOO_COmoduleON = frozenset({"name", "value", "get", "key", "self", "data", "result", "device", "__init__", "config", "x", "_"})
+_TOO_COMMON = frozenset({"name", "value", "get", "key", "self", "data", "result", "device", "__init__", "config", "x", "_"})
 
 
 def discover(interpreter: Interpreter) -> None:
@@ -21,6 +21,7 @@ def discover(interpreter: Interpreter) -> None:
     for module in interpreter.modules.all:
         if "capabilit" in module.text or "major_versions" in module.text or "supported_" in module.text:
             interpreter.hot.update(match[1] for match in _DECLARING.finditer(module.text))
+    proved: set[str] = set()
     fresh = set(interpreter.hot)
     for _ in range(_ROUNDS):
         learnt: set[str] = set()
@@ -28,9 +29,10 @@ def discover(interpreter: Interpreter) -> None:
             if not module.words.isdisjoint(fresh):
                 learnt.update(_learn(interpreter, module))
         learnt.update(key.rpartition(":")[2].rpartition(".")[2] for key, _ in interpreter.memberships)
-        fresh = {word for word in learnt - interpreter.hot - _TOO_COmoduleON if len(word) > 2}
+        fresh = {word for word in learnt - proved - _TOO_COMMON if len(word) > 2}
         if not fresh:
             return
+        proved.update(fresh)
         interpreter.hot.update(fresh)
         interpreter.forget()
 

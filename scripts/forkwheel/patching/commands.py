@@ -12,6 +12,7 @@ from forkwheel.cli import Commands
 from forkwheel.console import Console
 from forkwheel.errors import PatchError, UsageError
 from forkwheel.patching.header import PATCH_NAME
+from forkwheel.patching.names import printable
 from forkwheel.patching.refresh import Refreshed, refresh
 from forkwheel.patching.report import SCHEMA, check_folder, package_document, report_series
 from forkwheel.patching.series import Series, load_series
@@ -91,7 +92,7 @@ def _show(recipe: Recipe, options: argparse.Namespace, console: Console) -> int:
         reports = report_series(series, _tree(package, options, console))
         documents.append(package_document(package.name, package.version, series, reports))
         rows = [
-            (number, report.name, file.path, len(file.hunks), file.verdict, report.forwarded)
+            (number, report.name, printable(file.path), len(file.hunks), file.verdict, report.forwarded)
             for number, report in enumerate(reports, 1)
             for file in report.files
         ]
@@ -103,7 +104,7 @@ def _show(recipe: Recipe, options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data({"schema": SCHEMA, "recipe": recipe.name, "packages": documents})
     for fault in faults:
-        console.line(fault, kind="error")
+        console.line(printable(fault), kind="error")
     return PatchError.exit_code if faults else 0
 
 
@@ -133,11 +134,11 @@ def _open(recipe: Recipe, options: argparse.Namespace, console: Console) -> int:
     _, rejected = open_work(series, tree, folder, package=package.name, name=name, epoch=package.epoch)
     console.line(f"{name} is open in {folder}", kind="done", package=package.name)
     for file in options.new[1:] if options.new else ():
-        console.line(f"edit {folder / file}", package=package.name)
+        console.line(printable(f"edit {folder / file}"), package=package.name)
     if rejected:
         console.line(f"{name} does not apply exactly: look over what `git diff` shows there", kind="warning")
         console.line(f"these hunks are left for you to bring in by hand (also in {folder / REJECTED}):", kind="warning")
-        console.line("\n".join(rejected))
+        console.line(printable("\n".join(rejected)))
     extra = f" --worktree {options.worktree}" if options.worktree else ""
     console.line(
         f"edit the files there (`git diff` shows the patch), then write it back with:"
@@ -229,7 +230,7 @@ def _opened(recipe: Recipe, options: argparse.Namespace) -> tuple[Package, Path]
 def _report(done: Refreshed, series: Series, package: Package, console: Console) -> None:
     file = series.folder / done.patch
     state = "is written" if done.changed else "is unchanged"
-    console.line(f"{file} {state}: {', '.join(done.files)}", kind="done", package=package.name)
+    console.line(printable(f"{file} {state}: {', '.join(done.files)}"), kind="done", package=package.name)
     if b"TODO" in file.read_bytes().split(b"\n\n", 1)[0]:
         console.line(f"fill in the TODO lines at the top of {file}; until then nothing builds", kind="warning")
     for name in done.renumbered:

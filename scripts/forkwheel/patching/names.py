@@ -23,6 +23,11 @@ def encode(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape")
 
 
+def printable(text: str) -> str:
+    """Spell out what no terminal can show: the bytes of a path that are not UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def unquote(text: bytes) -> bytes | None:
     """Undo git's C-style quoting of a whole ``"..."``; None where that is malformed."""
     match = _QUOTED.fullmatch(text)

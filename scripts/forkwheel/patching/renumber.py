@@ -1,7 +1,8 @@
 """Carry later patches over a change in an earlier one, where they merely moved.
 
 Nothing is searched for: what the change did to a file is known, so each later hunk has one
-place where it belongs now, or it meets changed lines and is a conflict.
+place where it belongs now. Where it meets changed lines, or where lines were added or removed
+among equal ones so that the hunk may belong before or after them, it is a conflict.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ def _moved(file: FilePatch, patch: Patch, old: Overlay, new: Overlay, folder: Pa
     if before == after:
         return file
     between = _between(before, after)
+    lines = split_lines(before)
     for hunk in file.hunks:
-        if any(_meets(run, hunk) for run in between):
+        if any(_meets(run, hunk) or _slides_past(run, hunk, lines) for run in between):
             raise _conflict(hunk, file, patch, folder)
     runs = [_shifted(run, between) for run in runs_of(file.hunks)]
     mode = new.read(path).mode if file.old_mode is None else file.old_mode
@@ -65,13 +67,32 @@ def _meets(run: Run, hunk: Hunk) -> bool:
     return run.start < end and run.stop > start
 
 
+def _slides_past(run: Run, hunk: Hunk, lines: Sequence[bytes]) -> bool:
+    """Tell whether an insertion or deletion could as well stand on the other side of a hunk's change."""
+    low, high = _slide(run, lines)
+    return any(low < change.stop and high > change.start for change in runs_of([hunk]))
+
+
+def _slide(run: Run, lines: Sequence[bytes]) -> tuple[int, int]:
+    """Return from where to where in the old lines a run can be moved without another result."""
+    if run.new and run.start < run.stop:
+        return run.start, run.stop
+    block = list(run.new) if run.new else list(lines[run.start : run.stop])
+    up = down = 0
+    while up < run.start and lines[run.start - up - 1] == block[-1 - up % len(block)]:
+        up += 1
+    while run.stop + down < len(lines) and lines[run.stop + down] == block[down % len(block)]:
+        down += 1
+    return run.start - up, run.stop + down
+
+
 def _shifted(run: Run, between: Sequence[Run]) -> Run:
     shift = sum(len(other.new) - (other.stop - other.start) for other in between if other.stop <= run.start)
     return Run(run.start + shift, run.stop + shift, run.new)
 
 
 def _conflict(hunk: Hunk, file: FilePatch, patch: Patch, folder: Path) -> DoesNotApply:
-    reason = "lines that the hunk expects were changed by the refreshed patch"
+    reason = "the refreshed patch changed lines that the hunk expects, or made its place uncertain"
     return DoesNotApply(
         f"{folder / patch.name}:{hunk.line}: a hunk for {file.path} no longer applies: {reason}",
         hint=f"open it with `patches --edit {patch.name}`, mend it there, and refresh it",

@@ -228,6 +228,19 @@ def test_unsafe_names_are_refused(repository, surroundings, package, tmp_path, n
     assert not list((tmp_path / "out").iterdir())
 
 
+def test_bottomless_folders_are_refused(repository, surroundings, package, tmp_path):
+    main = repository("main")
+    tree = main.blob(b"x")
+    kind = "100644 blob"
+    for _ in range(120):
+        tree = main.git("mktree", content=f"{kind} {tree}\tn\n".encode())
+        kind = "40000 tree"
+    commit = main.commit_tree(b"40000 n\0" + bytes.fromhex(tree))
+
+    with pytest.raises(FetchError, match="deeper than 100"):
+        fetch_source(package(), source(main.folder, commit), tmp_path / "out", context=surroundings.context())
+
+
 def test_names_that_are_not_utf8_survive(repository, surroundings, package, tmp_path):
     main = repository("main")
     commit = main.commit_tree(b"100644 caf\xe9\0" + bytes.fromhex(main.blob(b"x")))

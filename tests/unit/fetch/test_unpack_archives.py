@@ -39,6 +39,7 @@ def make_zip(file: Path, *members: tuple[str, bytes, int]) -> Path:
             info = zipfile.ZipInfo(name)
             info.filename = name  # ZipInfo itself cuts a name at NUL
             info.external_attr = mode << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, content)
     return file
 
@@ -134,7 +135,7 @@ def refused(archive: Path, tmp_path: Path, message: str) -> None:
         ([member("d/b", b"", type=tarfile.BLKTYPE)], "special file"),
         ([member("d/u", b"", type=b"Z")], "special file"),
         ([member("d/" + "n" * 300)], "cannot be written"),
-        ([member("d/" + "n/" * 3000 + "x")], "cannot be written"),
+        ([member("d/" + "n/" * 3000 + "x")], "deeper than 100"),
     ],
 )
 def test_unsafe_tar_members_are_refused(tmp_path, members, message):
@@ -230,7 +231,7 @@ def test_every_truncation_is_one_clear_error(tmp_path):
 
     for whole in (tar, archive):
         content = whole.read_bytes()
-        for length in range(0, len(content) - 1, 37):
+        for length in range(0, len(content) - 1, 101):
             cut = tmp_path / f"cut{whole.suffix}" if whole.suffix == ".zip" else tmp_path / "cut.tar.gz"
             cut.write_bytes(content[:length])
             refused(cut, tmp_path, "is damaged|is empty")
@@ -262,9 +263,9 @@ def test_any_flipped_byte_is_an_error_or_harmless(tmp_path):
     files = [(f"d/file{number}", os.urandom(50), 0o100644) for number in range(3)]
     archive = make_zip(tmp_path / "whole.zip", *files).read_bytes()
     tar = gzip.decompress(make_tar(tmp_path / "w.tar.gz", *(member(n, c) for n, c, _ in files)).read_bytes())
-    for position in range(0, len(archive), 3):
+    for position in range(0, len(archive), 7):
         _unpack_flipped(tmp_path / "flipped.zip", archive, position, tmp_path / f"z{position}")
-    for position in range(0, 4096, 11):
+    for position in range(0, 4096, 31):
         _unpack_flipped(tmp_path / "flipped.tar.gz", tar, position, tmp_path / f"t{position}")
 
 

@@ -1,0 +1,125 @@
+"""Drives the function through which SGLang's layers call the fusion, for forkwheel's GPU checks.
+
+Where SGLang's dependencies are missing, the modules that its file imports are stood in for; the
+file itself is the fork's own, as installed.
+"""
+
+import contextlib
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import types
+import warnings
+
+import torch
+import torch.distributed as dist
+
+MODULE = "sglang.srt.layers.flashinfer_comm_fusion"
+KERNELS = {
+    "one-shot": "allreduce_fusion_kernel_oneshot_lamport",
+    "two-shot": "allreduce_fusion_kernel_twoshot_sync",
+    "chosen": "allreduce_fusion_kernel_",
+}
+ONE_SHOT = {"one-shot": True, "two-shot": False, "chosen": None}
+
+
+def stand_in(name, **values):
+    module = types.ModuleType(name)
+    module.__path__ = []
+    vars(module).update(values)
+    sys.modules[name] = module
+
+
+def stubbed():
+    """Import the file with stand-ins for what it imports."""
+    distribution = importlib.metadata.distribution("sglang")
+    file = distribution.locate_file(MODULE.replace(".", "/") + ".py")
+    for name in ("sglang", "sglang.srt", "sglang.srt.layers"):
+        stand_in(name)
+    stand_in("sglang.srt.distributed", get_tensor_model_parallel_world_size=dist.get_world_size)
+    stand_in("sglang.srt.utils", is_flashinfer_available=lambda: True)
+    stand_in("sglang.srt.utils.custom_op", register_custom_op=lambda **options: lambda function: function)
+    spec = importlib.util.spec_from_file_location(MODULE, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def unstubbed():
+    """Import the file as it is, and make the group that SGLang's layers ask for; None where that can't be."""
+    try:
+        parallel = importlib.import_module("sglang.srt.distributed.parallel_state")
+        module = importlib.import_module(MODULE)
+    except ImportError:
+        for name in [name for name in sys.modules if name.split(".")[0] == "sglang"]:
+            del sys.modules[name]
+        return None
+    parallel.init_distributed_environment(dist.get_world_size(), dist.get_rank(), backend="gloo")
+    parallel.initialize_model_parallel(dist.get_world_size(), backend="gloo")
+    return module
+
+
+class Driver:
+    """SGLang's own workspace, made by the first call for that call's hidden size."""
+
+    graph = True
+
+    def __init__(self, rank):
+        self.rank = rank
+        self.module = unstubbed()
+        self.stubs = self.module is None
+        if self.stubs:
+            self.module = stubbed()
+        self.made_for = None
+
+    def unsupported(self, case):
+        if case["shot"] == "two-shot" and case["tokens"] <= self.rank.world_size:
+            return "two-shot needs more tokens than ranks"
+        if case["shot"] == "chosen" and case["tokens"] <= self.rank.world_size:
+            return None
+        if case["dtype"] == "float32" and case["fp32_accumulation"]:
+            return "fp32 is summed in fp32 anyway"
+        if case["dtype"] == "float32" and case["shot"] == "two-shot" and case["tokens"] > 1024:
+            return "the workspace is sized for 16-bit values: fp32 with two-shot has room for 1024 tokens"
+        return None
+
+    def kernels(self, case):
+        return [KERNELS[case["shot"]]]
+
+    def same_on_all_ranks(self, case):
+        return True
+
+    def begin(self, case):
+        """A server has one hidden size and type: make the workspace anew where they change."""
+        wanted = (case["hidden"], case["dtype"])
+        if self.made_for != wanted:
+            self.cleanup()
+            self.made_for = wanted
+
+    def cleanup(self):
+        torch.cuda.synchronize()
+        dist.barrier()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.module.cleanup_flashinfer_workspace()
+
+    def call(self, case, tensors):
+        with warnings.catch_warnings(), open(os.devnull, "w") as sink, contextlib.redirect_stdout(sink):
+            warnings.simplefilter("ignore")
+            norm, residual = self.module.flashinfer_allreduce_residual_rmsnorm(
+                tensors["input"],
+                tensors["residual_input"],
+                tensors["gamma"],
+                eps=1e-6,
+                use_oneshot=ONE_SHOT[case["shot"]],
+                fp32_acc=case["fp32_accumulation"],
+            )
+        if norm is None:
+            raise RuntimeError("the layer's function declined to fuse")
+        tensors["norm"].copy_(norm)
+        tensors["residual"].copy_(residual)
+
+    def close(self):
+        self.cleanup()

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from forkwheel.cuda import evaluate
+from forkwheel.cuda.build_root import ROOT
+from forkwheel.cuda.host_compiler import HostCompiler
+from forkwheel.cuda.specification import Module, Unit, compiled_alike, linked_statically, recorded, with_option
+from forkwheel.cuda.toolchain import Toolchain
+
+PACKAGE = """
+import torch
+import first
+from torch import Tensor
+from pathlib import Path
+
+ABI = int(torch._C._ABI)
+
+
+class Specification:
+    name = "demo"
+    ninja_path = Path("out/build.ninja")
+
+    def write_ninja(self):
+        self.ninja_path.parent.mkdir()
+        self.ninja_path.write_text(f"abi {ABI}")
+
+
+def generate():
+    return Specification()
+
+
+def generate_by_calling():
+    torch.tensor([1])
+"""
+
+
+def toolchain(kind: str = "locked", home: str = "/toolkit/of/cache", *, chosen: bool = False) -> Toolchain:
+    return Toolchain(kind, Path(home), "13.0.88", "0" * 64, HostCompiler("/usr/bin/g++-12", "gcc 12", "ld 2", chosen))
+
+
+def run_evaluate(folder: Path, generator: str) -> subprocess.CompletedProcess[str]:
+    tree, packages = folder / "tree", folder / "packages"
+    (tree / "demo" / "jit").mkdir(parents=True)
+    packages.mkdir()
+    (tree / "demo" / "__init__.py").write_text("raise RuntimeError('all parts are imported')")
+    (tree / "demo" / "jit" / "__init__.py").write_text("")
+    (tree / "demo" / "jit" / "spec.py").write_text(PACKAGE)
+    (packages / "first.py").write_text("import sys\nassert 'torch' not in sys.modules\n")
+    request = {
+        "tree": str(tree),
+        "packages": str(packages),
+        "package": "demo",
+        "first": ["first"],
+        "stand_ins": ["torch"],
+        "values": {"torch._C._ABI": True},
+        "modules": {"demo": f"demo.jit.spec:{generator}"},
+    }
+    command = [sys.executable, "-I", "-S", str(evaluate.__file__), json.dumps(request)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_specification_is_evaluated_with_stand_ins(tmp_path: Path) -> None:
+    result = run_evaluate(tmp_path, "generate")
+
+    answer = json.loads(result.stdout.splitlines()[-1])
+    assert answer["modules"] == {"demo": {"name": "demo", "ninja": "out/build.ninja"}}
+    assert (tmp_path / "out" / "build.ninja").read_text() == "abi 1"
+
+
+def test_a_stand_in_that_is_called_is_named(tmp_path: Path) -> None:
+    result = run_evaluate(tmp_path, "generate_by_calling")
+
+    assert result.returncode
+    assert "torch.tensor is a stand-in" in result.stderr.splitlines()[-1]
+
+
+def test_the_runtime_is_linked_statically_and_the_driver_only_if_called() -> None:
+    link = linked_statically(["c++", "a.o", "-shared", "-L/cuda/lib64", "-lcudart", "-lcuda", "-o", "a.so"])
+
+    assert "-lcudart" not in link
+    assert link.index("-Wl,--as-needed") < link.index("-lcuda")
+    assert link.index("-lcudart_static") < link.index("-ldl")
+    assert "-Wl,--exclude-libs=libcudart_static.a" in link
+    assert "-Wl,--build-id=none" in link
+
+
+def test_nvcc_is_given_its_linker_options_in_its_own_way() -> None:
+    link = linked_statically(["/cuda/bin/nvcc", "-shared", "a.o", "-lcudart", "-o", "a.so"])
+
+    assert link[1:3] == ("-Xlinker", "--as-needed")
+    assert not any(argument.startswith("-Wl,") for argument in link)
+
+
+def test_nvcc_keeps_its_temporary_files_beside_the_object() -> None:
+    assert compiled_alike(["/cuda/bin/nvcc", "-c", "a.cu"], toolchain=toolchain())[1] == "-objtemp"
+    assert compiled_alike(["c++", "-c", "a.cpp"], toolchain=toolchain()) == ("c++", "-c", "a.cpp")
+
+
+def test_recorded_commands_hold_no_path_of_the_machine() -> None:
+    command = [f"{ROOT}/toolkit/bin/nvcc", "-isystem", f"{ROOT}/tree/include", "-c", f"{ROOT}/tree/a.cu"]
+    on_system = ["/opt/cuda/bin/nvcc", "-ccbin", "/usr/bin/g++-12", "-I/opt/cuda/include"]
+
+    assert recorded(command, toolchain=toolchain()) == "toolkit/bin/nvcc -isystem tree/include -c tree/a.cu"
+    assert (
+        recorded(on_system, toolchain=toolchain("system", "/opt/cuda", chosen=True))
+        == "toolkit/bin/nvcc -ccbin c++ -Itoolkit/include"
+    )
+
+
+def test_an_option_is_given_to_nvcc_alone() -> None:
+    units = (Unit("a.cu", "a.o", ("/cuda/bin/nvcc", "-c")), Unit("b.cpp", "b.o", ("c++", "-c")))
+
+    module = with_option(Module("demo", units, "demo.so", ("c++",)), "--split-compile=0")
+
+    assert [unit.command for unit in module.units] == [("/cuda/bin/nvcc", "--split-compile=0", "-c"), ("c++", "-c")]
