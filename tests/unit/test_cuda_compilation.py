@@ -80,7 +80,7 @@ def test_a_failure_tells_the_unit_the_command_and_the_last_lines(bench: Bench) -
 def test_a_failure_ends_the_other_units(bench: Bench) -> None:
     begun = time.monotonic()
 
-    with pytest.raises(BuildError, match="wrong.cu"):
+    with pytest.raises(BuildError, match=r"wrong\.cu"):
         bench.compile(bench.unit("long", "time.sleep(60)"), bench.unit("wrong", "time.sleep(0.3); sys.exit(1)"))
 
     assert time.monotonic() - begun < 30
@@ -88,7 +88,7 @@ def test_a_failure_ends_the_other_units(bench: Bench) -> None:
 
 
 def test_units_after_a_failed_one_are_not_begun(bench: Bench) -> None:
-    with pytest.raises(BuildError, match="wrong.cu"):
+    with pytest.raises(BuildError, match=r"wrong\.cu"):
         bench.compile(bench.unit("wrong", "sys.exit(1)"), bench.unit("later"), bench.unit("last"), jobs=1)
 
     assert "last.cu" not in bench.output.getvalue()

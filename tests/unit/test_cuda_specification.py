@@ -14,10 +14,17 @@ from forkwheel.cuda.toolchain import Toolchain
 PACKAGE = """
 import torch
 import first
+import torch.utils.cpp_extension
 from torch import Tensor
+from torch.nn import Module
 from pathlib import Path
 
+import torch._C
 ABI = int(torch._C._ABI)
+
+
+class Layer(torch.nn.Module):
+    pass
 
 
 class Specification:

@@ -77,9 +77,7 @@ def test_what_other_pythons_and_machines_need_is_locked_with_a_marker(tmp_path: 
         (
             "arm",
             "4.0",
-            " or ".join(
-                f'python_version == "3.{minor}" and platform_machine == "aarch64"' for minor in range(10, 14)
-            ),
+            " or ".join(f'python_version == "3.{minor}" and platform_machine == "aarch64"' for minor in range(10, 14)),
         ),
         ("backport", "2.0", 'python_version == "3.10" or python_version == "3.11"'),
         ("deep", "3.0", 'python_version == "3.11"'),
@@ -165,7 +163,7 @@ def test_a_wheel_without_a_digest_cannot_be_locked(tmp_path: Path, index: Index)
     page = index.root / "top" / "index.html"
     page.write_text(page.read_text().split("#")[0] + '">top-1.0-py3-none-any.whl</a>')
 
-    with pytest.raises(FetchError, match="the index has no wheel of top 1.0 that can be locked"):
+    with pytest.raises(FetchError, match=r"the index has no wheel of top 1.0 that can be locked"):
         resolve(tmp_path, '"top"')
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,11 +11,12 @@ import pytest
 from patch_support import HEADER, LINES, make_series, make_tree
 
 from forkwheel.errors import ForkwheelError, PatchError, UsageError
-from forkwheel.patching import pending
+from forkwheel.patching import pending, worktree
 from forkwheel.patching.apply import check_series
 from forkwheel.patching.refresh import Refreshed, refresh
 from forkwheel.patching.series import Series, load_series
 from forkwheel.patching.worktree import REJECTED, open_work, read_work
+from forkwheel.store import write_whole
 from forkwheel.tree import Tree
 
 TODAY = datetime.date(2026, 11, 29)
@@ -380,14 +380,14 @@ def test_a_refresh_that_is_killed_leaves_the_old_series_or_the_new(
     expected.refresh()
     calls = iter(range(100))
 
-    def replace_or_die(source: object, target: object) -> None:
+    def write_or_die(file: Path, content: bytes) -> None:
         if next(calls) == moment:
             raise Killed
-        real(source, target)
+        write_whole(file, content)
 
-    real = os.replace
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", replace_or_die)
+        patch.setattr(pending, "write_whole", write_or_die)
+        patch.setattr(worktree, "write_whole", write_or_die)
         try:
             bench.refresh()
             killed = False

@@ -90,7 +90,7 @@ def test_vendored_code_is_delivered_and_build_requirements_are_not(series: Serie
         "pkg:pypi/tomli@2.0": "excluded",
     }
     root = next(item for item in found["dependencies"] if item["ref"] == "pkg:pypi/demo@1.0%2Bus.1")
-    assert root["dependsOn"] == ["vendored:3rdparty/lib"]
+    assert root["dependsOn"] == ["build:pkg:pypi/setuptools@80.0", "build:pkg:pypi/tomli@2.0", "vendored:3rdparty/lib"]
 
 
 def test_serial_and_time_are_derived_from_inputs(series: Series) -> None:
@@ -102,8 +102,9 @@ def test_serial_and_time_are_derived_from_inputs(series: Series) -> None:
     assert found["serialNumber"] != document(series, package=replace(DEMO, name="other"))["serialNumber"]
 
 
-def test_an_unpatched_package_has_one_too() -> None:
-    component = document(load_series(None), package=PACKAGE, inputs=())["metadata"]["component"]
+@pytest.mark.parametrize("inputs", [(), INPUTS])
+def test_an_unpatched_package_has_one_too(inputs: tuple[LockedRequirement, ...]) -> None:
+    component = document(load_series(None), package=PACKAGE, inputs=inputs)["metadata"]["component"]
 
     assert "patches" not in component["pedigree"]
     assert component["pedigree"]["notes"].endswith("none")

@@ -97,7 +97,8 @@ def test_a_checkout_above_the_tree_is_not_seen(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     action = (
         "import subprocess\n"
-        "    try: found = subprocess.run(['git', 'rev-parse', '--show-toplevel'], capture_output=True).stdout.decode()\n"
+        "    git = ['git', 'rev-parse', '--show-toplevel']\n"
+        "    try: found = subprocess.run(git, capture_output=True).stdout.decode()\n"
         "    except FileNotFoundError: found = 'no git'\n"
         "    open('report.json', 'w').write(found)"
     )
@@ -181,7 +182,9 @@ def test_a_backends_warnings_stay_off_the_terminal(tmp_path: Path, recwarn: pyte
 
 def test_the_backends_own_requirements_are_asked_for(tmp_path: Path) -> None:
     tree = write_project(tmp_path / "tree")
-    (tree / "backend.py").write_text("def get_requires_for_build_wheel(config_settings=None):\n    return ['more>=1']\n")
+    (tree / "backend.py").write_text(
+        "def get_requires_for_build_wheel(config_settings=None):\n    return ['more>=1']\n"
+    )
 
     found = build_requires(tree, PACKAGE, version="1.0", python=Path(sys.executable), dest=tmp_path)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,14 +24,14 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LockedRequirement]:
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LockedRequirement:
     """A requirement that is served by a folder alone."""
     (tmp_path / "links").mkdir()
     wheel = write_wheel(tmp_path / "links", wheel_files())
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    yield LockedRequirement("demo", "1.0", None, ((wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest()),))
+    return LockedRequirement("demo", "1.0", None, ((wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest()),))
 
 
 def version_in(python: Path) -> str:
@@ -40,7 +39,9 @@ def version_in(python: Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_what_is_locked_is_installed_once(store: Store, locked: LockedRequirement, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_locked_is_installed_once(
+    store: Store, locked: LockedRequirement, monkeypatch: pytest.MonkeyPatch
+) -> None:
     python = build_environment((locked,), store=store, log=quiet_log())
     monkeypatch.setattr(module, "_make", lambda *_, **__: pytest.fail("made twice"))
 
@@ -128,14 +129,14 @@ def test_a_file_that_is_not_the_locked_one_is_fatal(store: Store, locked: Locked
 def test_a_version_that_the_index_lacks_is_named(store: Store, locked: LockedRequirement) -> None:
     other = LockedRequirement("demo", "2.0", None, (("demo-2.0-py3-none-any.whl", "0" * 64),))
 
-    with pytest.raises(FetchError, match="demo==2.0"):
+    with pytest.raises(FetchError, match=r"demo==2.0"):
         build_environment((other,), store=store, log=quiet_log())
 
 
 def test_a_lock_without_a_file_for_this_platform_is_refused_before_anything_is_fetched(store: Store) -> None:
     foreign = LockedRequirement("demo", "1.0", None, (("demo-1.0-cp39-cp39-manylinux_2_17_s390x.whl", "0" * 64),))
 
-    with pytest.raises(BuildError, match="demo 1.0 is locked without a wheel for Python"):
+    with pytest.raises(BuildError, match=r"demo 1.0 is locked without a wheel for Python"):
         build_environment((foreign,), store=store, log=quiet_log())
 
 

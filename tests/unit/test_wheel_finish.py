@@ -134,14 +134,14 @@ def test_extras_in_the_recipe_must_be_those_of_the_requirement() -> None:
 def test_another_version_than_the_plans_is_refused(tmp_path: Path) -> None:
     raw = write_wheel(tmp_path, wheel_files(version="1.1"), version="1.1")
 
-    with pytest.raises(BuildError, match="the backend built demo-1.1-py3-none-any.whl, not demo 1.0"):
+    with pytest.raises(BuildError, match=r"the backend built demo-1.1-py3-none-any.whl, not demo 1.0"):
         finish(raw, tmp_path / "out")
 
 
 def test_another_package_is_refused(tmp_path: Path) -> None:
     raw = write_wheel(tmp_path, wheel_files())
 
-    with pytest.raises(BuildError, match="not other 1.0"):
+    with pytest.raises(BuildError, match=r"not other 1.0"):
         finish(raw, tmp_path / "out", package=replace(DEMO, name="other"))
 
 
@@ -197,7 +197,7 @@ def test_a_package_that_reports_another_version_is_refused(tmp_path: Path, sourc
 def test_a_missing_version_file_is_refused(tmp_path: Path) -> None:
     raw = write_wheel(tmp_path, wheel_files())
 
-    with pytest.raises(BuildError, match="lacks its `version_file` demo/_version.py"):
+    with pytest.raises(BuildError, match=r"lacks its `version_file` demo/_version.py"):
         finish(raw, tmp_path / "out", package=replace(DEMO, version_file="demo/_version.py"))
 
 
@@ -205,7 +205,7 @@ def test_a_wrong_record_is_refused(tmp_path: Path) -> None:
     files = wheel_files()
     rows = "\n".join(record_row(name, content) for name, content in files.items()).replace(",500", ",501")
 
-    with pytest.raises(BuildError, match="demo/data.txt has 500 bytes, RECORD says 501"):
+    with pytest.raises(BuildError, match=r"demo/data.txt has 500 bytes, RECORD says 501"):
         finish(write_wheel(tmp_path, files, record=rows), tmp_path / "out")
 
 
@@ -221,7 +221,7 @@ def test_a_missing_member_of_dist_info_is_refused(tmp_path: Path, missing: str) 
 def test_a_record_of_ours_never_replaces_a_file_of_the_wheel(tmp_path: Path) -> None:
     raw = write_wheel(tmp_path, wheel_files() | {"demo-1.0.dist-info/forkwheel/key.json": b"theirs"})
 
-    with pytest.raises(BuildError, match="already has demo-1.0.dist-info/forkwheel/key.json"):
+    with pytest.raises(BuildError, match=r"already has demo-1.0.dist-info/forkwheel/key.json"):
         finish(raw, tmp_path / "out", records={"forkwheel/key.json": b"ours"})
 
 

@@ -64,9 +64,7 @@ def make(folder: Path, **changes: bytes | None) -> Path:
     }
     kept: Mapping[str, bytes] = {name: content for name, content in records.items() if content is not None}
     raw = write_wheel(folder, wheel_files())
-    return finish_wheel(
-        raw, package=package, version="1.0", requires={}, records=kept, dest=folder / "out"
-    ).path
+    return finish_wheel(raw, package=package, version="1.0", requires={}, records=kept, dest=folder / "out").path
 
 
 def command(*arguments: str) -> tuple[int, str, str]:
@@ -106,9 +104,7 @@ def test_a_program_reads_the_same(tmp_path: Path) -> None:
     assert (code, document["schema"], first) == (0, 1, second)
     assert first["key"] == KEY
     assert first["parts"] == {"tree": "cd" * 32}
-    assert first["patches"] == [
-        {"name": "widen.patch", "description": "Widen the gate to the new architecture"}
-    ]
+    assert first["patches"] == [{"name": "widen.patch", "description": "Widen the gate to the new architecture"}]
     assert first["requirements"][0]["files"] == {"setuptools-80.0-py3-none-any.whl": "1" * 64}
     assert set(first) == {
         "filename", "sha256", "size", "package", "version", "key", "parts", "recipe", "target",
@@ -150,9 +146,7 @@ def test_what_is_no_wheel_is_one_clear_error(tmp_path: Path) -> None:
         ("sboms/forkwheel.cdx.json", b"{}", "it is no CycloneDX document"),
     ],
 )
-def test_a_record_that_cannot_be_read_is_named(
-    tmp_path: Path, name: str, content: bytes | None, message: str
-) -> None:
+def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
     wheel = make(tmp_path, **{name: content})
 
     with pytest.raises(VerificationError, match=message) as caught:

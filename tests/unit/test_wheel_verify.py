@@ -30,7 +30,7 @@ def test_a_sound_wheel_passes(tmp_path: Path) -> None:
 def test_a_missing_member_is_named(tmp_path: Path) -> None:
     wheel = write_wheel(tmp_path, wheel_files())
 
-    with pytest.raises(VerificationError, match="lacks demo/kernel.cu, which the recipe says"):
+    with pytest.raises(VerificationError, match=r"lacks demo/kernel.cu, which the recipe says"):
         verify_wheel(wheel, must_contain={"demo/kernel.cu": None})
 
 
@@ -96,7 +96,7 @@ def test_a_member_that_is_there_twice_is_refused(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         archive.writestr("demo/data.txt", b"other")
 
-    with pytest.raises(VerificationError, match="the archive holds demo/data.txt twice"):
+    with pytest.raises(VerificationError, match=r"the archive holds demo/data.txt twice"):
         verify_wheel(wheel, must_contain={})
 
 

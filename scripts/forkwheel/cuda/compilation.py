@@ -67,7 +67,13 @@ class _Running:
             with self.lock:
                 self.processes.discard(process)
 
+    def check(self) -> None:
+        """Raise where another unit failed already."""
+        if self.stopped:
+            raise _StoppedError
+
     def stop(self) -> None:
+        """End what runs, and let nothing new begin."""
         with self.lock:
             self.stopped = True
             for process in self.processes:
@@ -182,8 +188,9 @@ def _compile(
     output = root.staged(unit.output)
     output.parent.mkdir(parents=True, exist_ok=True)
     begin = started[unit.name] = time.monotonic()
-    log.info(f"{unit.name}: compiling")
     try:
+        running.check()
+        log.info(f"{unit.name}: compiling")
         with running.process([*prefix, *unit.command], root=root, environment=environment) as process:
             said, _ = process.communicate()
     except OSError as error:
@@ -193,8 +200,8 @@ def _compile(
     finally:
         started.pop(unit.name, None)
     if process.returncode:
-        if running.stopped:
-            raise _StoppedError
+        running.check()
+        running.stop()
         raise failure(unit.name, unit.command, process.returncode, said)
     seconds = time.monotonic() - begin
     _keep(output, kept)

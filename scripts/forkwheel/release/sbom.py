@@ -60,7 +60,8 @@ def sbom(
     time is the package's epoch. ``inputs`` are the locked requirements of its build.
     """
     root = _root(package, version=version, series=series)
-    vendored = [_vendored(submodule) for submodule in _submodules(package)]
+    components = [_vendored(submodule) for submodule in _submodules(package)]
+    components += [_requirement(requirement) for requirement in inputs]
     bom = Bom(
         serial_number=uuid.uuid5(uuid.NAMESPACE_OID, f"{canonicalize_name(package.name)} {version} {key}"),
         metadata=BomMetaData(
@@ -69,9 +70,9 @@ def sbom(
             tools=None,
             properties=[Property(name="forkwheel:key", value=key)],
         ),
-        components=[*vendored, *(_requirement(requirement) for requirement in inputs)],
+        components=components,
     )
-    bom.register_dependency(root, vendored)
+    bom.register_dependency(root, components)
     document = json.loads(JsonV1Dot6(bom).output_as_string())
     return (json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 

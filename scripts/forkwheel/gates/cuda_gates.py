@@ -1,0 +1,186 @@
+"""Find the gates of C, C++ and CUDA sources: conditional sections, and checks on the host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from forkwheel.gates.arch import Arch
+from forkwheel.gates.cuda_functions import CppFunction, CppSyntax, read_syntax
+from forkwheel.gates.model import DEPENDS, NO, YES, Gate, Place
+from forkwheel.gates.preprocessor import Branch, Conditional, Directives, Macros, agree, read_directives, sections, strip_comments
+from forkwheel.gates.values import Unknown, Value, per_arch, same
+
+_DEVICE = re.compile(r"__CUDA_ARCH|CUDA_ARCH_FEAT|__CUDA_ARCH_FAMILY")
+_DEPENDENCY = re.compile(
+    r"cudaGridDependencySynchronize|cudaTriggerProgrammaticLaunchCompletion|griddepcontrol"
+    r"|\b(?:wait_on_dependent_grids|launch_dependent_grids)\b"
+)
+_TRIVIAL = re.compile(r"\b(?:namespace\s+\w+\s*=\s*[\w:]+|return|using\s+[\w:]+(?:\s*=\s*[^;]+)?)\s*;|[{};\s]")
+_REFUSING = re.compile(r"^\s*(?:static_assert|assert|printf|__trap|asm\s+volatile\s*\(\s*\"(?:brkpt|trap))|#\s*error", re.MULTILINE)
+_ROUNDS = 3
+
+WHOLE_BODY = "the whole body"
+DEPENDENCY_CALL = "a grid-dependency call"
+
+
+@dataclass(eq=False)
+class CppFile:
+    """A C, C++ or CUDA file: its text without comments, directives and syntax when asked for."""
+
+    root: str
+    path: str
+    raw: str
+    failures: list[str] = field(default_factory=list)
+    local: dict[str, Value] = field(default_factory=dict)
+
+    @cached_property
+    def text(self) -> str:
+        """The text with its comments blanked out."""
+        return strip_comments(self.raw)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines of the text without comments."""
+        return self.text.split("\n")
+
+    @cached_property
+    def directives(self) -> Directives:
+        """The conditional sections; what is unbalanced is noted in ``failures``."""
+        found = read_directives(self.text)
+        self.failures += [f"{self.path}:{failure}" for failure in found.failures]
+        return found
+
+    @cached_property
+    def syntax(self) -> CppSyntax:
+        """The functions."""
+        return read_syntax(self.text)
+
+
+@dataclass(frozen=True)
+class CudaFindings:
+    """What was found in C, C++ and CUDA sources."""
+
+    gates: tuple[Gate, ...]
+    failures: tuple[str, ...]
+
+
+class Sections:
+    """Finds conditional sections whose condition differs between architectures."""
+
+    def __init__(self, files: Iterable[CppFile], archs: tuple[Arch, ...], target: int, references: tuple[int, ...]) -> None:
+        self.files = tuple(files)
+        self.archs = archs
+        self.target = target
+        self.references = references
+        self.macros = Macros(archs)
+
+    def find(self) -> Iterator[Gate]:
+        """Learn which macros depend on the architecture, then yield the gates."""
+        concerned = [file for file in self.files if _DEVICE.search(file.raw)]
+        known: set[str] = set()
+        for _ in range(_ROUNDS):
+            self._learn(concerned)
+            fresh = set(self.macros.table) - known
+            if not fresh:
+                break
+            known |= fresh
+            pattern = re.compile(r"#[ \t]*(?:el)?if.*\b(?:" + "|".join(sorted(map(re.escape, fresh))) + r")\b")
+            concerned += [file for file in self.files if file not in concerned and pattern.search(file.raw)]
+        for file in concerned:
+            self.macros.local = file.local
+            yield from self._gates(file)
+
+    def _learn(self, files: list[CppFile]) -> None:
+        tables = []
+        for file in files:
+            self.macros.local = file.local
+            file.local = self.macros.learn(file.directives)
+            tables.append(file.local)
+        self.macros.table = agree(tables)
+
+    def _gates(self, file: CppFile) -> Iterator[Gate]:
+        for conditional, index in sections(file.directives):
+            branch = conditional.branches[index]
+            if branch.keyword == "else":
+                continue
+            value = self.macros.evaluate(branch.text)
+            if not differs(value, self.target, self.references) or self._is_dead(conditional, index):
+                continue
+            yield self._gate(file, conditional, branch, per_arch(value, len(self.archs)))
+
+    def _is_dead(self, conditional: Conditional, index: int) -> bool:
+        """Tell whether no architecture gets as far as evaluating this condition."""
+        around = per_arch(self.macros.taken(conditional.outer), len(self.archs))
+        earlier = [per_arch(value, len(self.archs)) for value in self.macros.branch_values(conditional)[:index]]
+        concerned = (self.target, *self.references)
+        return all(around[i] is False or any(value[i] is True for value in earlier) for i in concerned)
+
+    def _gate(self, file: CppFile, conditional: Conditional, branch: Branch, states: tuple[Value, ...]) -> Gate:
+        function = file.syntax.around(branch.line)
+        return Gate(
+            place=Place(file.root, file.path, branch.line),
+            first=branch.line,
+            last=max(branch.line, branch.start - 1),
+            kind="preprocessor",
+            condition=" ".join(branch.text.split()),
+            admits=admits(self.archs, states),
+            others=(),
+            symbol=function.name if function else "",
+            holds=contents(file, conditional, branch, function),
+            guarded=tuple(branch.defines),
+        )
+
+
+def differs(value: Value, target: int, references: tuple[int, ...]) -> bool:
+    """Tell whether a condition is decided otherwise for the target than for a reference."""
+    values = per_arch(value, 1 + max(target, *references))
+    seen = [values[i] for i in (target, *references)]
+    return not all(isinstance(each, Unknown) for each in seen) and any(not same(seen[0], each) for each in seen[1:])
+
+
+def admits(archs: tuple[Arch, ...], states: tuple[Value, ...]) -> tuple[tuple[Arch, str], ...]:
+    """Pair each architecture with yes, no or depends."""
+    return tuple((a, DEPENDS if isinstance(s, Unknown) else YES if s else NO) for a, s in zip(archs, states, strict=True))
+
+
+def contents(file: CppFile, conditional: Conditional, branch: Branch, function: CppFunction | None) -> str:
+    """Say what a branch guards, so that an emptied kernel is told from a lost instruction."""
+    inside = "\n".join(file.lines[branch.start - 1 : branch.end])
+    if function is not None and _is_whole_body(file, conditional, branch, function):
+        return f"{WHOLE_BODY} of {'kernel ' if function.is_kernel else ''}{function.name}"
+    if function is None and branch.defines and not _TRIVIAL.sub("", re.sub(r"^\s*#.*$", "", inside, flags=re.MULTILINE)):
+        return f"the macro {branch.defines[0]}"
+    if _REFUSING.match(inside) or re.search(r"^\s*#\s*error", inside, re.MULTILINE):
+        return "an error"
+    if _DEPENDENCY.search(inside):
+        statements = inside.count(";")
+        return DEPENDENCY_CALL if statements <= 2 else f"{DEPENDENCY_CALL} among {statements} statements"
+    if function is None:
+        return "definitions"
+    if re.search(r"\basm\b", inside):
+        return "inline assembly"
+    return "another way" if len(conditional.branches) > 1 else "a part of the body"
+
+
+def _is_whole_body(file: CppFile, conditional: Conditional, branch: Branch, function: CppFunction) -> bool:
+    first, last = conditional.branches[0].line, conditional.branches[-1].end + 1
+    if not function.body_first <= first or not last <= function.body_last:
+        return False
+    around = file.lines[function.body_first - 1 : first - 1] + file.lines[last : function.body_last]
+    text = "\n".join(line for line in around if not line.lstrip().startswith("#"))
+    text = text[text.find("{") + 1 :] if "{" in text else text
+    if _TRIVIAL.sub("", text):
+        return False
+    for other in conditional.branches:
+        rest = "\n".join(file.lines[other.start - 1 : other.end])
+        if other is not branch and _TRIVIAL.sub("", rest) and not _REFUSING.search(rest):
+            return False
+    return bool(_TRIVIAL.sub("", "\n".join(file.lines[branch.start - 1 : branch.end])))
+
+
+def load(texts: Mapping[str, Mapping[str, str]]) -> list[CppFile]:
+    """Wrap the texts of files, by root and path."""
+    return [CppFile(root, path, files[path]) for root, files in texts.items() for path in sorted(files)]

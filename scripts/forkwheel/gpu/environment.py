@@ -1,0 +1,127 @@
+"""A fresh environment for the wheels under test, which reuses the machine's own torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forkwheel.errors import UsageError, VerificationError
+from forkwheel.tree import file_sha256
+
+_PROBE = """
+import json, site, sys
+answer = {"version": sys.version.split()[0], "sites": [p for p in sys.path if p.endswith("-packages")]}
+try:
+    import torch
+    answer |= {"torch": torch.__version__, "cuda": torch.version.cuda, "usable": torch.cuda.is_available()}
+except ImportError:
+    pass
+print(json.dumps(answer))
+"""
+_MISSING = """
+import importlib.util, json, sys
+print(json.dumps([n for n, m in json.loads(sys.argv[1]).items() if importlib.util.find_spec(m) is None]))
+"""
+
+
+@dataclass(frozen=True)
+class TestedWheel:
+    """A wheel that is installed; ``sha256`` is that of its file, which the manifest confirms where there is one."""
+
+    file: Path
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An interpreter with the wheels in it, and the torch that it uses (version, and its CUDA)."""
+
+    python: Path
+    site: Path
+    torch: str
+    torch_cuda: str
+    python_version: str
+
+
+def find_wheels(folder: Path, manifest: Mapping[str, Any]) -> tuple[TestedWheel, ...]:
+    """Return the wheels that a manifest names, from the folder it lies in; raise where one is not what it says."""
+    wheels = []
+    for package in manifest["packages"]:
+        named = package["wheel"]
+        file = folder / named["filename"]
+        if not file.is_file():
+            raise UsageError(f"{file} is missing", hint="build the wheels first, or name their folder with --wheels")
+        found = file_sha256(file)
+        if found != named["sha256"]:
+            raise VerificationError(
+                f"{file.name} has sha256 {found}, the manifest says {named['sha256']}", hint="build the wheels again"
+            )
+        wheels.append(TestedWheel(file.resolve(), found))
+    return tuple(wheels)
+
+
+def make_environment(
+    folder: Path,
+    *,
+    base: Path,
+    wheels: Sequence[TestedWheel],
+    needs: Mapping[str, str],
+) -> Environment:
+    """Make an environment in ``folder`` from the interpreter ``base`` and install the wheels by hash.
+
+    What ``base`` has is visible in it, behind the wheels. ``needs`` (distribution, import name)
+    are installed where they are missing, from the index that pip is configured with or a folder
+    that PIP_FIND_LINKS names; a machine that has them needs no index.
+    """
+    answer = _ask(base, _PROBE)
+    if not answer.get("usable"):
+        what = f"torch {answer['torch']} without a usable CUDA" if "torch" in answer else "no torch"
+        raise UsageError(f"{base} has {what}", hint="name an interpreter that has torch for CUDA with --python")
+    _run([str(base), "-m", "venv", "--without-pip", "--clear", str(folder)], "the environment could not be made")
+    python = folder / "bin" / "python"
+    site = Path(_ask(python, _PROBE)["sites"][0])
+    lines = [f"import site; site.addsitedir({path!r})" for path in answer["sites"]]
+    (site / "zz-base.pth").write_text("\n".join(lines) + "\n")
+    _install(python, wheels, folder)
+    _install_needs(python, needs)
+    return Environment(python, site, answer["torch"], answer["cuda"], answer["version"])
+
+
+def _install(python: Path, wheels: Sequence[TestedWheel], folder: Path) -> None:
+    requirements = folder / "wheels.txt"
+    requirements.write_text("".join(f"{wheel.file.as_uri()} --hash=sha256:{wheel.sha256}\n" for wheel in wheels))
+    options = ["--no-deps", "--no-index", "--require-hashes", "--no-compile", "--force-reinstall"]
+    _run(_pip(python, *options, "-r", str(requirements)), "the wheels could not be installed")
+
+
+def _install_needs(python: Path, needs: Mapping[str, str]) -> None:
+    missing = _ask(python, _MISSING, json.dumps(dict(needs)))
+    if missing:
+        _run(_pip(python, *missing), f"what the wheels need is missing and could not be installed: {', '.join(missing)}")
+
+
+def _pip(python: Path, *arguments: str) -> list[str]:
+    quiet = ["--disable-pip-version-check", "--quiet"]
+    return [sys.executable, "-m", "pip", "--python", str(python), *quiet, "install", *arguments]
+
+
+def _run(command: list[str], what: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+        raise UsageError(f"{what}: {' '.join(last)}", hint=f"run it by hand to see more: {' '.join(command)}")
+
+
+def _ask(python: Path, program: str, *arguments: str) -> Any:
+    try:
+        done = subprocess.run(
+            [str(python), "-c", program, *arguments], capture_output=True, text=True, check=True, timeout=180
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UsageError(f"{python} does not run: {error}", hint="name a working interpreter with --python") from error
+    return json.loads(done.stdout.splitlines()[-1])
