@@ -57,6 +57,7 @@ __version__ = "{version}"
 [census]
 target = "sm_120a"
 empty = 16
+may_be_empty = ["demo::fill"]
 
 [[census.rule]]
 families = ["demo::norm"]

@@ -26,6 +26,11 @@ from forkwheel.errors import ForkwheelError
 _STYLES = {"info": "", "done": "green", "warning": "yellow", "error": "bold red", "hint": "cyan"}
 
 
+def printable(text: str) -> str:
+    """Escape what UTF-8 cannot carry: names of files may be any bytes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 class Console:
     """Write lines, tables and JSON for a person or a program.
 
@@ -60,7 +65,7 @@ class Console:
         """Write one line of a kind: info, done, warning, error or hint."""
         prefix = f"[{package}] " if package else ""
         label = "warning: " if kind == "warning" else ""
-        self._rich.print(Text(f"{prefix}{label}{text}", style=_STYLES[kind]))
+        self._rich.print(Text(printable(f"{prefix}{label}{text}"), style=_STYLES[kind]))
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
         """Write a table; elsewhere than on a terminal its cells are never cut short."""
@@ -70,7 +75,7 @@ class Console:
         for column in columns:
             table.add_column(column, overflow="fold")
         for row in rows:
-            table.add_row(*(Text(str(cell)) for cell in row))
+            table.add_row(*(Text(printable(str(cell))) for cell in row))
         if self._rich.is_terminal:
             self._rich.print(table)
         else:
@@ -83,14 +88,14 @@ class Console:
 
     def text(self, text: str) -> None:
         """Write text to standard output as it is."""
-        self._output.write(text if text.endswith("\n") else text + "\n")
+        self._output.write(printable(text if text.endswith("\n") else text + "\n"))
         self._output.flush()
 
     def error(self, error: ForkwheelError) -> None:
         """Write an error and its hint to standard error."""
-        self._errors.print(Text(f"error: {error.message}", style=_STYLES["error"]))
+        self._errors.print(Text(printable(f"error: {error.message}"), style=_STYLES["error"]))
         if error.hint:
-            self._errors.print(Text(f"hint: {error.hint}", style=_STYLES["hint"]))
+            self._errors.print(Text(printable(f"hint: {error.hint}"), style=_STYLES["hint"]))
 
     @contextmanager
     def stage(self, name: str, package: str) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -207,3 +208,19 @@ def test_a_broken_later_patch_is_an_error_that_says_how_to_go_on(
     error = capsys.readouterr().err
     assert "zz.patch:8: a hunk for f.txt no longer applies" in error
     assert "`patches --edit zz.patch`" in error
+
+
+def test_a_name_that_is_not_utf8_is_shown(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = os.fsdecode(b"caf\xe9.txt")
+    diff = EDIT.replace(b"a/f.txt", b'"a/caf\\351.txt"').replace(b"b/f.txt", b'"b/caf\\351.txt"')
+    make_series(place / "patches/two", {"z.patch": diff})
+    tree = make_tree(place / "tree", {name: LINES})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("forkwheel.sources.source_tree", lambda package, **_: FakeSource(tree))
+        assert run("--package", "two") == 0
+        assert run("--package", "two", "--check") == 0
+        (place / "tree" / name).write_bytes(LINES.replace(b"line 10", b"LINE 10"))
+        tree = make_tree(place / "tree", {})
+        assert run("--package", "two") == 4
+
+    assert "caf\\udce9.txt" in capsys.readouterr().out

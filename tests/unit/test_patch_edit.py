@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from patch_support import HEADER, LINES, make_series, make_tree
 
-from forkwheel.errors import ForkwheelError, PatchError, UsageError
+from forkwheel.errors import ForkwheelError, PatchError, ToolchainError, UsageError
 from forkwheel.patching import pending, worktree
 from forkwheel.patching.apply import check_series
 from forkwheel.patching.refresh import Refreshed, refresh
@@ -354,13 +354,45 @@ def test_a_folder_that_is_something_else_is_not_replaced(bench: Bench) -> None:
 
 
 def test_an_interrupted_opening_leaves_nothing_in_the_way(bench: Bench) -> None:
-    rest = bench.work.with_name(f".{bench.work.name}.new")
-    (rest / "left").mkdir(parents=True)
+    rests = [bench.work.with_name(f".{bench.work.name}.{state}") for state in ("new", "old")]
+    for rest in rests:
+        (rest / "left").mkdir(parents=True)
 
     bench.open("b.patch")
 
-    assert not rest.exists()
+    assert sorted(bench.work.parent.iterdir()) == [bench.work]
     assert not (bench.work / "left").exists()
+
+
+def test_a_kill_while_a_work_tree_is_replaced_needs_no_clean_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.open("b.patch")
+
+    def die(folder: Path) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worktree, "remove_tree", die)
+        with pytest.raises(Killed):
+            bench.open("c.patch")
+
+    assert read_work(bench.work).patch == "c.patch"
+    bench.open("a.patch")
+    assert sorted(bench.work.parent.iterdir()) == [bench.work]
+
+
+def test_a_damaged_record_is_one_error(bench: Bench) -> None:
+    bench.open("b.patch")
+    (bench.work / ".git/forkwheel.json").write_text("{")
+
+    with pytest.raises(UsageError, match="is damaged"):
+        bench.refresh()
+
+
+def test_missing_git_is_one_error(bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(ToolchainError, match="git is not installed"):
+        bench.open("b.patch")
 
 
 class Killed(BaseException):

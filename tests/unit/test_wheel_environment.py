@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from wheels_support import quiet_log, wheel_files, write_wheel
 
+import forkwheel
 from forkwheel.errors import BuildError, FetchError, PinMismatchError
 from forkwheel.fetch.pip_settings import PipSettings
 from forkwheel.release.inputs import LockedRequirement
@@ -47,7 +50,7 @@ def test_what_is_locked_is_installed_once(
 
     again = build_environment((locked,), store=store, log=quiet_log(), offline=True)
 
-    installed = {path.name for path in next(python.parent.parent.glob("lib/python3*/site-packages")).iterdir()}
+    installed = {path.name for path in next(python.parents[1].glob("lib/python3*/site-packages")).iterdir()}
     assert version_in(python) == "1.0"
     assert installed == {"demo", "demo-1.0.dist-info"}
     assert again == python
@@ -92,14 +95,26 @@ def test_index_settings_reach_pip() -> None:
     }
 
 
-def test_a_half_made_environment_is_made_anew(store: Store, locked: LockedRequirement) -> None:
-    folder = store.path("envs", environment_digest([locked]))
-    (folder / "bin").mkdir(parents=True)
-    (folder / "bin" / "python").write_text("half written")
+def test_what_a_killed_run_left_is_made_anew(store: Store, locked: LockedRequirement) -> None:
+    program = (
+        "import os, sys; from pathlib import Path\n"
+        "from wheels_support import quiet_log\n"
+        "from forkwheel.release.inputs import LockedRequirement\n"
+        "from forkwheel.store import Store\n"
+        "from forkwheel.wheels import environment\n"
+        "environment.write_whole = lambda *_: os.kill(os.getpid(), 9)\n"
+        f"environment.build_environment(({locked!r},), store=Store(Path({str(store.root)!r})), log=quiet_log())\n"
+    )
+    scripts, tests = (Path(file).parents[1] for file in (forkwheel.__file__, __file__))
+    variables = {**os.environ, "PYTHONPATH": f"{scripts}:{tests}"}
+    killed = subprocess.run([sys.executable, "-c", program], env=variables, check=False)
+    left = list(store.path("envs", environment_digest([locked])).iterdir())
 
     python = build_environment((locked,), store=store, log=quiet_log())
 
+    assert (killed.returncode, len(left)) == (-9, 1)
     assert version_in(python) == "1.0"
+    assert python.parents[1] != left[0]  # in which an orphaned pip may still write
 
 
 def test_an_environment_whose_python_is_gone_is_made_anew(store: Store) -> None:

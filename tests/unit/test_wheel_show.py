@@ -87,7 +87,7 @@ def test_a_person_sees_all_records(tmp_path: Path) -> None:
         f"git https://host/demo.git@{'a' * 40}",
         f"git lib@{'b' * 40}",
         f"sdist demo-1.0.tar.gz@sha256:{'0' * 64}",
-        "widen.patch: Widen the gate to the new architecture",
+        "patch: widen.patch: Widen the gate\n",
         "setuptools 80.0",
         "CycloneDX 1.6, 2 components, urn:uuid:",
     ):
@@ -104,7 +104,7 @@ def test_a_program_reads_the_same(tmp_path: Path) -> None:
     assert (code, document["schema"], first) == (0, 1, second)
     assert first["key"] == KEY
     assert first["parts"] == {"tree": "cd" * 32}
-    assert first["patches"] == [{"name": "widen.patch", "description": "Widen the gate to the new architecture"}]
+    assert first["patches"] == [{"name": "widen.patch", "description": "Widen the gate\nto the new architecture"}]
     assert first["requirements"][0]["files"] == {"setuptools-80.0-py3-none-any.whl": "1" * 64}
     assert set(first) == {
         "filename", "sha256", "size", "package", "version", "key", "parts", "recipe", "target",

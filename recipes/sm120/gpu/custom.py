@@ -1,9 +1,5 @@
 """Drives FlashInfer's ``trtllm_custom_all_reduce`` for forkwheel's GPU checks."""
 
-import contextlib
-import os
-import warnings
-
 import flashinfer.comm as comm
 import torch
 import torch.distributed as dist
@@ -15,14 +11,6 @@ STRATEGIES = {
 LAMPORT_TOKENS = 16
 LAMPORT_HIDDEN = 256
 EPSILON = 1e-6
-
-
-@contextlib.contextmanager
-def quiet():
-    """Keep what the library prints of its workspaces out of the log."""
-    with warnings.catch_warnings(), open(os.devnull, "w") as sink, contextlib.redirect_stdout(sink):
-        warnings.simplefilter("ignore")
-        yield
 
 
 class Driver:
@@ -37,13 +25,12 @@ class Driver:
 
     def open(self):
         settings = self.rank.settings
-        with quiet():
-            self.workspace = comm.trtllm_create_ipc_workspace_for_all_reduce(
-                rank=self.rank.rank,
-                tp_size=self.rank.world_size,
-                max_token_num=settings["max_tokens"],
-                hidden_dim=settings["max_hidden"],
-            )
+        self.workspace = comm.trtllm_create_ipc_workspace_for_all_reduce(
+            rank=self.rank.rank,
+            tp_size=self.rank.world_size,
+            max_token_num=settings["max_tokens"],
+            hidden_dim=settings["max_hidden"],
+        )
         self.pointers = [torch.tensor(pointers, dtype=torch.int64) for pointers in self.workspace]
 
     def unsupported(self, case):
@@ -89,35 +76,31 @@ class Driver:
     def call(self, case, tensors):
         self.flag += 1
         norm = case["pattern"] == "norm"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            comm.trtllm_custom_all_reduce(
-                inp=tensors["input"],
-                out=tensors["norm" if norm else "sum"],
-                tp_size=self.rank.world_size,
-                tp_rank=self.rank.rank,
-                token_num=case["tokens"],
-                fusion_op_code=comm.AllReduceFusionOp.RESIDUAL_RMS_NORM if norm else comm.AllReduceFusionOp.NONE,
-                strategy_code=STRATEGIES[case["shot"]],
-                config_code=0,
-                launch_with_pdl=case["pdl"],
-                flag_value=self.flag,
-                peer_comm_buffer_ptrs=self.pointers[0],
-                peer_barrier_ptrs_in=self.pointers[2],
-                peer_barrier_ptrs_out=self.pointers[3],
-                bias=None,
-                residual=tensors["residual_input"] if norm else None,
-                weight=tensors["gamma"] if norm else None,
-                weight_pre_residual_norm=None,
-                eps=EPSILON,
-                intermediate_buffer=tensors["residual"] if norm else None,
-                lamport_peer_comm_buffer_ptrs_0=self.pointers[4],
-                lamport_peer_comm_buffer_ptrs_1=self.pointers[5],
-                lamport_peer_comm_buffer_ptrs_2=self.pointers[6],
-            )
+        comm.trtllm_custom_all_reduce(
+            inp=tensors["input"],
+            out=tensors["norm" if norm else "sum"],
+            tp_size=self.rank.world_size,
+            tp_rank=self.rank.rank,
+            token_num=case["tokens"],
+            fusion_op_code=comm.AllReduceFusionOp.RESIDUAL_RMS_NORM if norm else comm.AllReduceFusionOp.NONE,
+            strategy_code=STRATEGIES[case["shot"]],
+            config_code=0,
+            launch_with_pdl=case["pdl"],
+            flag_value=self.flag,
+            peer_comm_buffer_ptrs=self.pointers[0],
+            peer_barrier_ptrs_in=self.pointers[2],
+            peer_barrier_ptrs_out=self.pointers[3],
+            bias=None,
+            residual=tensors["residual_input"] if norm else None,
+            weight=tensors["gamma"] if norm else None,
+            weight_pre_residual_norm=None,
+            eps=EPSILON,
+            intermediate_buffer=tensors["residual"] if norm else None,
+            lamport_peer_comm_buffer_ptrs_0=self.pointers[4],
+            lamport_peer_comm_buffer_ptrs_1=self.pointers[5],
+            lamport_peer_comm_buffer_ptrs_2=self.pointers[6],
+        )
 
     def close(self):
         if self.workspace is not None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                comm.trtllm_ar.trtllm_destroy_ipc_workspace_for_all_reduce(self.workspace)
+            comm.trtllm_ar.trtllm_destroy_ipc_workspace_for_all_reduce(self.workspace)

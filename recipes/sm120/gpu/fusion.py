@@ -1,12 +1,7 @@
 """Drives FlashInfer's ``trtllm_allreduce_fusion`` for forkwheel's GPU checks."""
 
-import contextlib
-import os
-import warnings
-
 import flashinfer.comm as comm
 import torch
-import torch.distributed as dist
 
 PATTERNS = {
     "all-reduce": comm.AllReduceFusionPattern.kAllReduce,
@@ -25,14 +20,6 @@ KERNELS = {
     "two-shot": "allreduce_fusion_kernel_twoshot_sync",
 }
 EPSILON = 1e-6
-
-
-@contextlib.contextmanager
-def quiet():
-    """Keep what the library prints of its workspaces out of the log."""
-    with warnings.catch_warnings(), open(os.devnull, "w") as sink, contextlib.redirect_stdout(sink):
-        warnings.simplefilter("ignore")
-        yield
 
 
 class Driver:
@@ -72,44 +59,41 @@ class Driver:
             settings = self.rank.settings
             # The two-shot buffer is sized for 16-bit values: fp32 needs twice the tokens.
             tokens = settings["max_tokens"] * (2 if wide else 1)
-            with quiet():
-                self.workspaces[wide] = comm.trtllm_create_ipc_workspace_for_all_reduce_fusion(
-                    self.rank.rank,
-                    self.rank.world_size,
-                    tokens,
-                    settings["max_hidden"],
-                    use_fp32_lamport=wide,
-                )
+            self.workspaces[wide] = comm.trtllm_create_ipc_workspace_for_all_reduce_fusion(
+                self.rank.rank,
+                self.rank.world_size,
+                tokens,
+                settings["max_hidden"],
+                use_fp32_lamport=wide,
+            )
         return self.workspaces[wide][1]
 
     def call(self, case, tensors):
         outputs = case["outputs"]
         quantised = "fp8" if "fp8" in outputs else "fp4" if "fp4" in outputs else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            comm.trtllm_allreduce_fusion(
-                allreduce_in=tensors["input"],
-                world_size=self.rank.world_size,
-                world_rank=self.rank.rank,
-                token_num=case["tokens"],
-                hidden_dim=case["hidden"],
-                workspace_ptrs=self.workspace(case),
-                launch_with_pdl=case["pdl"],
-                trigger_completion_at_end=case.get("trigger_at_end", False),
-                fp32_acc=case["fp32_accumulation"],
-                pattern_code=PATTERNS[case["pattern"]],
-                use_oneshot=case["shot"] == "one-shot",
-                allreduce_out=tensors["sum"] if "sum" in outputs else None,
-                residual_in=tensors["residual_input"],
-                residual_out=tensors["residual"] if "residual" in outputs else None,
-                norm_out=tensors["norm"] if "norm" in outputs else None,
-                quant_out=tensors[quantised] if quantised else None,
-                scale_out=tensors["scales"] if quantised == "fp4" else None,
-                rms_gamma=tensors["gamma"],
-                rms_eps=EPSILON,
-                scale_factor=tensors[f"{quantised}_scale"] if quantised else None,
-                layout_code=LAYOUTS[case["layout"]] if quantised == "fp4" else None,
-            )
+        comm.trtllm_allreduce_fusion(
+            allreduce_in=tensors["input"],
+            world_size=self.rank.world_size,
+            world_rank=self.rank.rank,
+            token_num=case["tokens"],
+            hidden_dim=case["hidden"],
+            workspace_ptrs=self.workspace(case),
+            launch_with_pdl=case["pdl"],
+            trigger_completion_at_end=case.get("trigger_at_end", False),
+            fp32_acc=case["fp32_accumulation"],
+            pattern_code=PATTERNS[case["pattern"]],
+            use_oneshot=case["shot"] == "one-shot",
+            allreduce_out=tensors["sum"] if "sum" in outputs else None,
+            residual_in=tensors["residual_input"],
+            residual_out=tensors["residual"] if "residual" in outputs else None,
+            norm_out=tensors["norm"] if "norm" in outputs else None,
+            quant_out=tensors[quantised] if quantised else None,
+            scale_out=tensors["scales"] if quantised == "fp4" else None,
+            rms_gamma=tensors["gamma"],
+            rms_eps=EPSILON,
+            scale_factor=tensors[f"{quantised}_scale"] if quantised else None,
+            layout_code=LAYOUTS[case["layout"]] if quantised == "fp4" else None,
+        )
 
     def close(self):
         for workspace in self.workspaces.values():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from forkwheel.errors import FetchError, UnreachableError, UsageError
 from forkwheel.fetch.context import FetchContext, Fetched
+from forkwheel.fetch.masking import mask
 from forkwheel.fetch.mirrors import parse_mirrors
 from forkwheel.recipe import GitSource, Package, Source
 
@@ -58,5 +59,5 @@ def _first_cached(package: Package, sources: list[Source], context: FetchContext
                 return source
         elif index.is_cached(source, context.store):
             return source
-    needed = " or ".join(source.pin for source in sources)
+    needed = " or ".join(mask(source.pin) for source in sources)
     raise FetchError(f"the cache has no source of {package.name}; it needs {needed}", hint="run once without --offline")

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from forkwheel.errors import FetchError, PinMismatchError
 from forkwheel.fetch.git_objects import FOLDER, GITLINK, GitEntry, Objects, open_objects
+from forkwheel.fetch.masking import mask
 from forkwheel.fetch.tree_writer import HINT, TreeWriter, whole_tree
+from forkwheel.fetch.unpack import MAX_BYTES, MAX_MEMBERS
 from forkwheel.recipe import GitSource
 from forkwheel.tree import EXECUTABLE, SYMLINK
 
@@ -31,7 +33,7 @@ def export(checkout: Checkout, dest: Path) -> Path:
     Links that stay in the folder are kept; one that leads to another file of the
     repository becomes that file, as it does in an sdist; any other is refused.
     """
-    origin = checkout.source.url
+    origin = mask(checkout.source.url)
     with whole_tree(dest, origin) as folder, ExitStack() as stack:
         opened = {path: stack.enter_context(open_objects(made)) for path, made in checkout.repositories.items()}
         _Export(checkout, opened, TreeWriter(folder, origin)).run()
@@ -45,6 +47,7 @@ class _Export:
         self._writer = writer
         self._commits = {submodule.path: submodule.commit for submodule in checkout.source.submodules}
         self._base = self._source.subdirectory
+        self._files = self._bytes = 0
         self._root_tree = opened[""].tree_of(self._source.commit)
 
     def run(self) -> None:
@@ -52,7 +55,7 @@ class _Export:
         if self._base:
             entry = self._objects[""].find(tree, self._base)
             if entry is None or entry.mode != FOLDER:
-                message = f"{self._source.url} has no folder {self._base!r} at {self._source.commit}"
+                message = f"{mask(self._source.url)} has no folder {self._base!r} at {self._source.commit}"
                 raise FetchError(message, hint="correct the recipe's `subdirectory`")
             tree = entry.object_id
         self._write(self._objects[""], tree, self._base, repository="")
@@ -61,20 +64,21 @@ class _Export:
     def _write(self, objects: Objects, tree: str, folder: str, *, repository: str) -> None:
         for entry in objects.walk(tree, folder):
             if entry.mode in _FILES:
-                content = objects.read(entry.object_id, "blob")
-                self._writer.add_file(self._below(entry.path), [content], executable=entry.mode == EXECUTABLE)
+                self._write_file(objects, entry, self._below(entry.path))
             elif entry.mode == SYMLINK:
                 self._write_link(objects, entry)
             elif entry.mode == GITLINK:
                 self._write_submodule(entry, repository=repository)
             else:
-                raise FetchError(f"{self._source.url}: {entry.path!r} has the mode {entry.mode!r}", hint=HINT)
+                raise FetchError(f"{mask(self._source.url)}: {entry.path!r} has the mode {entry.mode!r}", hint=HINT)
 
     def _write_submodule(self, entry: GitEntry, *, repository: str) -> None:
         commit = self._commits.get(entry.path)
         if commit is None:
             if repository == "":
-                message = f"{self._source.url} has a submodule {entry.path!r} at {entry.object_id}, which is not pinned"
+                message = (
+                    f"{mask(self._source.url)} has a submodule {entry.path!r} at {entry.object_id}, which is not pinned"
+                )
                 raise PinMismatchError(message, hint="pin it in the recipe with [[package.source.submodule]]")
             return
         objects = self._objects[entry.path]
@@ -88,10 +92,20 @@ class _Export:
             return
         found = self._objects[""].find(self._root_tree, reached)
         if found is None or found.mode not in _FILES:
-            message = f"{self._source.url}: the link {entry.path!r} leads out of {self._base!r} to {target!r}, no file"
+            message = (
+                f"{mask(self._source.url)}: the link {entry.path!r} leads out of {self._base!r} to {target!r}, no file"
+            )
             raise FetchError(message, hint="only links to files of the repository can be followed")
-        content = self._objects[""].read(found.object_id, "blob")
-        self._writer.add_file(self._below(entry.path), [content], executable=found.mode == EXECUTABLE)
+        self._write_file(self._objects[""], found, self._below(entry.path))
+
+    def _write_file(self, objects: Objects, entry: GitEntry, path: str) -> None:
+        content = objects.read(entry.object_id, "blob")
+        self._files += 1
+        self._bytes += len(content)
+        if self._files > MAX_MEMBERS or self._bytes > MAX_BYTES:
+            message = f"{mask(self._source.url)} holds more than {MAX_MEMBERS} files or {MAX_BYTES >> 30} GiB"
+            raise FetchError(message, hint=HINT)
+        self._writer.add_file(path, [content], executable=entry.mode == EXECUTABLE)
 
     def _below(self, path: str) -> str:
         return path.removeprefix(f"{self._base}/") if self._base else path

@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from forkwheel.errors import FetchError
 from forkwheel.fetch.context import FetchContext
 from forkwheel.fetch.git_errors import hung
+from forkwheel.fetch.masking import mask
 from forkwheel.fetch.mirrors import is_local
 
 MINIMUM = (2, 31)
@@ -77,8 +78,11 @@ def start_git(
     GitPython passes this process's environment on, so what would point git elsewhere is
     taken out by ``env``.
     """
-    from git import Git  # importing it fails where git is missing
-
+    try:
+        from git import Git  # importing it runs git
+    except ImportError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise FetchError(f"git cannot be run: {reason}", hint="install git, then run this again") from error
     program = os.environ.get("GIT_PYTHON_GIT_EXECUTABLE") or "git"
     command = ["env", *(word for name in _FOREIGN for word in ("-u", name)), program]
     command += [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
@@ -130,6 +134,7 @@ def remote_environment(url: str, context: FetchContext) -> tuple[str, dict[str, 
         url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
         settings += [(f"credential.{url}.helper", ""), (f"credential.{url}.helper", _HELPER)]
     if is_local(url):
+        url = url if "://" in url else str(Path(url).expanduser().absolute())
         settings.append(("protocol.file.allow", "always"))
     return url, {**variables, **_numbered(settings)}
 
@@ -189,7 +194,7 @@ def _watch(process: subprocess.Popen[bytes], repository: Path | None, context: F
 def _show(block: bytes, context: FetchContext) -> None:
     lines = [line.strip() for line in re.split(r"[\r\n]", block.decode(errors="replace")) if line.strip()]
     if lines:
-        context.log.progress(lines[-1].removeprefix("remote: ")[:80])
+        context.log.progress(mask(lines[-1].removeprefix("remote: "))[:80])
 
 
 def _size(repository: Path | None) -> int:

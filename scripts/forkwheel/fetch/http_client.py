@@ -61,8 +61,8 @@ def open_client(settings: PipSettings, urls: Sequence[str], *, silence: float) -
     logger = logging.getLogger("unearth")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())  # else its warnings reach the terminal
-    mounts = {f"all://{host}": _unverified(host, settings) for host in settings.trusted_hosts}
     try:
+        mounts = {f"all://{host}": _unverified(host, settings) for host in settings.trusted_hosts}
         return IndexClient(
             trusted_hosts=settings.trusted_hosts,
             verify=_verify(settings),
@@ -72,9 +72,9 @@ def open_client(settings: PipSettings, urls: Sequence[str], *, silence: float) -
             auth=MultiDomainBasicAuth(prompting=False, index_urls=urls),
             mounts=mounts,
         )
-    except (ValueError, httpx2.InvalidURL) as error:
+    except (ImportError, ValueError, httpx2.InvalidURL) as error:
         raise FetchError(
-            f"the proxy's address is malformed: {mask(str(error))}", hint="correct the proxy settings"
+            f"the proxy or a trusted host cannot be used: {mask(str(error))}", hint="correct the proxy settings"
         ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
+import httpx2
 from unearth import Link, PackageFinder, Source
 from unearth.collector import is_secure_origin
 from unearth.fetchers import Fetcher
@@ -12,7 +13,7 @@ from unearth.fetchers import Fetcher
 from forkwheel.errors import FetchError, PinMismatchError, UnreachableError
 from forkwheel.fetch.context import FetchContext, Fetched, observed
 from forkwheel.fetch.download import download
-from forkwheel.fetch.http_client import IndexClient, open_client
+from forkwheel.fetch.http_client import IndexClient, explain_http, open_client
 from forkwheel.fetch.masking import mask
 from forkwheel.fetch.pip_settings import PipSettings, read_pip_settings
 from forkwheel.fetch.unpack import unpack_sdist, unpack_wheel
@@ -135,6 +136,8 @@ def _links(package: Package, source: FileSource, url: str, kind: str, *, client:
     try:
         packages = finder.find_all_packages(package.name, allow_yanked=True)
         return [found.link for found in packages if found.link.filename == source.filename]
+    except httpx2.HTTPError as error:
+        raise explain_http(error, url) from error
     except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
         message = f"{mask(url)} cannot be read as a package index: {error}"
         raise FetchError(message, hint="check pip's index-url and find-links") from error

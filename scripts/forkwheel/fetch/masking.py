@@ -13,6 +13,8 @@ def mask(text: str) -> str:
     """Replace the credentials of every URL in a text.
 
     Over HTTP the user's name goes too, because it may be a token, and so does what follows
-    ``?`` or ``#``, because links of artefact stores are signed there.
+    ``?`` or ``#``, because links of artefact stores are signed there. What servers say may
+    also hold control characters, which become spaces.
     """
+    text = "".join(character if character.isprintable() else " " for character in text)
     return _QUERY.sub(r"\1", _PASSWORD.sub(r"\1:***@", _HTTP_USER.sub(r"\1***@", text)))

@@ -18,6 +18,7 @@ _TOKEN = re.compile(
     r"""(?P<defined>\bdefined\s*\(?\s*(?P<macro>[A-Za-z_]\w*)\s*\)?)
     |(?P<has>\b__has_(?:include|builtin|attribute|feature)\w*\s*\([^)]*\))
     |(?P<cast>\b(?:static_cast|const_cast|int)\s*<[^<>]*>)
+    |(?P<template><[\w\s:,*&]*>(?=\s*\())
     |(?P<number>\b(?:0[xX][0-9a-fA-F]+|\d+(?:\.\d+)?)[uUlLfF]*\b)
     |(?P<word>[A-Za-z_]\w*)
     |(?P<symbol>&&|\|\||->|::|<=|>=|==|!=|<<|>>|!|.)""",
@@ -37,7 +38,7 @@ def translate(text: str) -> str:
             pieces.append(f"defined({match['macro']})")
         elif match["has"]:
             pieces.append("unknown_feature")
-        elif match["cast"]:
+        elif match["cast"] or match["template"]:
             continue
         elif kind == "number":
             digits = match["number"].rstrip("uUlL")

@@ -100,7 +100,7 @@ def _function(node: tree_sitter.Node, source: bytes) -> CppFunction | None:
     if declarator is None or body is None:
         return None
     head = declarator.child_by_field_name("declarator")
-    names = _NAME.findall(re.sub(r"<.*", "", _text(head, source), flags=re.DOTALL)) if head else []
+    names = _NAME.findall(_without_templates(_text(head, source))) if head else []
     if not names:
         return None
     parameters = declarator.child_by_field_name("parameters")
@@ -114,6 +114,12 @@ def _function(node: tree_sitter.Node, source: bytes) -> CppFunction | None:
         text=_text(node, source),
         is_kernel=b"__global__" in source[node.start_byte : body.start_byte],
     )
+
+
+def _without_templates(text: str) -> str:
+    while (shorter := re.sub(r"<[^<>]*>", "", text)) != text:
+        text = shorter
+    return text
 
 
 def _parameters(node: tree_sitter.Node, source: bytes) -> Iterator[str]:

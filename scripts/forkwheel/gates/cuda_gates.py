@@ -11,7 +11,7 @@ from forkwheel.gates.arch import Arch
 from forkwheel.gates.cuda_functions import CppFunction, CppSyntax, read_syntax
 from forkwheel.gates.model import DEPENDS, NO, YES, Gate, Place
 from forkwheel.gates.preprocessor import Branch, Conditional, Directives, Macros, agree, read_directives, sections, strip_comments
-from forkwheel.gates.values import Unknown, Value, per_arch, same
+from forkwheel.gates.values import Unknown, Value, Varying, per_arch
 
 _DEVICE = re.compile(r"__CUDA_ARCH|CUDA_ARCH_FEAT|__CUDA_ARCH_FAMILY")
 _DEPENDENCY = re.compile(
@@ -70,11 +70,10 @@ class CudaFindings:
 class Sections:
     """Finds conditional sections whose condition differs between architectures."""
 
-    def __init__(self, files: Iterable[CppFile], archs: tuple[Arch, ...], target: int, references: tuple[int, ...]) -> None:
+    def __init__(self, files: Iterable[CppFile], archs: tuple[Arch, ...], concerned: tuple[int, ...]) -> None:
         self.files = tuple(files)
         self.archs = archs
-        self.target = target
-        self.references = references
+        self.concerned = concerned  # the target's place among the architectures, and the references'
         self.macros = Macros(archs)
 
     def find(self) -> Iterator[Gate]:
@@ -107,7 +106,7 @@ class Sections:
             if branch.keyword == "else":
                 continue
             value = self.macros.evaluate(branch.text)
-            if not differs(value, self.target, self.references) or self._is_dead(conditional, index):
+            if not isinstance(value, Varying) or self._is_dead(conditional, index):
                 continue
             yield self._gate(file, conditional, branch, per_arch(value, len(self.archs)))
 
@@ -115,8 +114,7 @@ class Sections:
         """Tell whether no architecture gets as far as evaluating this condition."""
         around = per_arch(self.macros.taken(conditional.outer), len(self.archs))
         earlier = [per_arch(value, len(self.archs)) for value in self.macros.branch_values(conditional)[:index]]
-        concerned = (self.target, *self.references)
-        return all(around[i] is False or any(value[i] is True for value in earlier) for i in concerned)
+        return all(around[i] is False or any(value[i] is True for value in earlier) for i in self.concerned)
 
     def _gate(self, file: CppFile, conditional: Conditional, branch: Branch, states: tuple[Value, ...]) -> Gate:
         function = file.syntax.around(branch.line)
@@ -132,13 +130,6 @@ class Sections:
             holds=contents(file, conditional, branch, function),
             guarded=tuple(branch.defines),
         )
-
-
-def differs(value: Value, target: int, references: tuple[int, ...]) -> bool:
-    """Tell whether a condition is decided otherwise for the target than for a reference."""
-    values = per_arch(value, 1 + max(target, *references))
-    seen = [values[i] for i in (target, *references)]
-    return not all(isinstance(each, Unknown) for each in seen) and any(not same(seen[0], each) for each in seen[1:])
 
 
 def admits(archs: tuple[Arch, ...], states: tuple[Value, ...]) -> tuple[tuple[Arch, str], ...]:

@@ -47,6 +47,10 @@ class Gate:
         """Tell whether the gate admits an architecture: yes, no or depends."""
         return dict(self.admits)[arch]
 
+    def differs(self, target: Arch, references: tuple[Arch, ...]) -> bool:
+        """Tell whether the target fares otherwise than a reference."""
+        return self.kind == "undecided" or any(self.state(target) != self.state(each) for each in references)
+
     def closed(self, target: Arch, references: tuple[Arch, ...]) -> bool:
         """Tell whether the target is kept out of what some reference may have."""
         return self.state(target) == NO and any(self.state(reference) != NO for reference in references)
@@ -55,3 +59,71 @@ class Gate:
     def admitted(self) -> tuple[str, ...]:
         """The architectures that may pass, as text."""
         return tuple(str(arch) for arch, state in self.admits if state != NO)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A function that the path starts from: ``package.module:Class.function``.
+
+    With ``concerns``, only its gates around something of that name count, and nothing that it
+    calls beside them.
+    """
+
+    symbol: str
+    concerns: str | None = None
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A named part of the path: the files (globs) that belong to it."""
+
+    name: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A gate that stays closed on purpose, known by file, function and a part of its condition."""
+
+    file: str
+    symbol: str
+    condition: str
+    reason: str
+
+    def covers(self, gate: Gate) -> bool:
+        """Tell whether this is about a gate."""
+        return (
+            gate.place.path.endswith(self.file) and gate.symbol.endswith(self.symbol) and self.condition in gate.condition
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """A gate on the path: its layer, and how many calls lie between it and an entry."""
+
+    gate: Gate
+    layer: str
+    distance: int
+    counts: bool  # False for a definition, whose uses are what counts
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Everything that was found in some trees, for a target against its references."""
+
+    target: Arch
+    references: tuple[Arch, ...]
+    gates: tuple[Gate, ...]
+    path: tuple[Step, ...]
+    failures: tuple[str, ...]
+    roots: tuple[tuple[str, str], ...]  # name and folder of each tree
+
+    @property
+    def differing(self) -> tuple[Gate, ...]:
+        """The gates at which the target fares otherwise than a reference."""
+        return tuple(gate for gate in self.gates if gate.differs(self.target, self.references))
+
+    @property
+    def closed(self) -> tuple[Step, ...]:
+        """The gates on the path that keep the target out."""
+        return tuple(step for step in self.path if step.counts and step.gate.closed(self.target, self.references))

@@ -35,7 +35,7 @@ def find_python_gates(
     """Find the gates in the Python files of some trees (text by root and path)."""
     interpreter = Interpreter(Modules(texts), archs)
     discover(interpreter)
-    recorder = Recorder(interpreter, archs.index(target), tuple(archs.index(r) for r in references))
+    recorder = Recorder(interpreter, tuple(archs.index(arch) for arch in (target, *references)))
     recorder.run()
     failures = [failure for module in interpreter.modules.all for failure in module.failures]
     gates = sorted(recorder.found.values(), key=lambda gate: (gate.place, gate.first, gate.condition))
@@ -45,10 +45,9 @@ def find_python_gates(
 class Recorder:
     """Visits every statement that mentions something architectural and keeps what differs."""
 
-    def __init__(self, interpreter: Interpreter, target: int, references: tuple[int, ...]) -> None:
+    def __init__(self, interpreter: Interpreter, concerned: tuple[int, ...]) -> None:
         self.interpreter = interpreter
-        self.target = target
-        self.references = references
+        self.concerned = concerned  # the target's place among the architectures, and the references'
         self.found: dict[tuple[str, str, int, int], Gate] = {}
 
     def run(self) -> None:
@@ -116,14 +115,15 @@ class Recorder:
 
     def visit(self, node: ast.stmt, scope: Scope, live: Live) -> None:
         """Look at the expressions of one statement, whose inner statements are visited apart."""
-        if not any(live[i] for i in (self.target, *self.references)):
+        if not any(live[i] for i in self.concerned):
             return
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self._function(FunctionRef(scope.module, node, f"{scope.key}.{node.name}", scope.owner, scope), scope)
         elif isinstance(node, (ast.If, ast.While)):
             refuses = isinstance(node, ast.If) and _refuses(node.body) and not node.orelse
-            guarded = tuple(sorted(_stored(node)))
-            self.scan(node.test, scope, scope.key, test=True, refuses=refuses, holds=_outcome(node), guarded=guarded)
+            guarded = tuple(sorted(_stored(node) | _called(node)))
+            holds = _outcome(node)
+            self.scan(node.test, scope, scope.key, test=True, refuses=refuses, holds=holds, guarded=guarded)
         elif isinstance(node, ast.Assert):
             self.scan(node.test, scope, scope.key, test=True, holds="an assertion")
         else:
@@ -173,18 +173,16 @@ class Recorder:
         return True
 
     def _differs(self, value: Value) -> bool:
-        values = per_arch(value, len(self.interpreter.archs))
-        return any(not same(values[self.target], values[reference]) for reference in self.references)
+        return isinstance(value, Varying)
 
     def _is_condition(self, node: ast.expr, value: Varying, test: bool, scope: Scope) -> bool:
         if not self._differs(lift(truth, value)):
             return False
-        seen = [truth(value.values[i]) for i in (self.target, *self.references)]
-        if all(isinstance(each, Unknown) for each in seen):
+        if all(isinstance(truth(each), Unknown) for each in value.values):
             return isinstance(node, ast.Compare) and self._compares_arch(node, scope)
         if test or isinstance(node, _LOGIC) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
             return True
-        values = [value.values[i] for i in (self.target, *self.references)]
+        values = value.values
         plain = all(isinstance(each, (bool, Unknown)) for each in values) and any(isinstance(e, bool) for e in values)
         return plain and isinstance(node, (ast.Call, ast.Attribute, ast.Subscript))
 
@@ -205,7 +203,14 @@ class Recorder:
     ) -> None:
         atom, others = self._atom(node, scope)
         states = per_arch(value, len(self.interpreter.archs))
-        self._keep(node, atom, scope, symbol, "condition", states, tuple(others), holds, guarded)
+        kind = "condition"
+        if all(isinstance(state, Unknown) for state in states):
+            kind = "undecided"
+        elif holds == "a predicate" or holds.startswith("the value"):
+            kind = "definition"
+        elif holds == "a result":
+            kind = "result"
+        self._keep(node, atom, scope, symbol, kind, states, tuple(others), holds, guarded)
 
     def _keep(
         self,
@@ -316,6 +321,12 @@ def _stored(node: ast.AST) -> set[str]:
     return stored
 
 
+def _called(node: ast.AST) -> set[str]:
+    """Return the names of what a statement calls."""
+    heads = [child.func for child in ast.walk(node) if isinstance(child, ast.Call)]
+    return {head.attr if isinstance(head, ast.Attribute) else getattr(head, "id", "") for head in heads} - {""}
+
+
 def _refuses(body: list[ast.stmt]) -> bool:
     """Tell whether a branch is a way out: it raises, or returns nothing, False or an empty value."""
     last = body[-1]
@@ -336,4 +347,4 @@ def _outcome(node: ast.If | ast.While) -> str:
     if isinstance(last, ast.Return):
         return "an early return"
     stored = sorted(_stored(ast.Module(body=node.body, type_ignores=[])))
-    return f"the value of {', '.join(stored[:3])}" if stored else "a branch"
+    return f"a branch that sets {', '.join(stored[:3])}" if stored else "a branch"

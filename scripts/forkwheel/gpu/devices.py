@@ -44,7 +44,9 @@ def load_driver() -> Any:
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        raise NoGpuError("there is no NVIDIA GPU here: the driver's library libcuda.so.1 is missing", hint=hint) from None
+        raise NoGpuError(
+            "there is no NVIDIA GPU here: the driver's library libcuda.so.1 is missing", hint=hint
+        ) from None
     code = driver.cuInit(0)
     if code:
         raise NoGpuError(f"there is no usable NVIDIA GPU here: the driver answers {code} to cuInit", hint=hint)

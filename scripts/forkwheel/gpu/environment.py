@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from forkwheel.errors import UsageError, VerificationError
-from forkwheel.tree import file_sha256
+from forkwheel.tree import sha256_file
 
 _PROBE = """
 import json, site, sys
@@ -56,7 +56,7 @@ def find_wheels(folder: Path, manifest: Mapping[str, Any]) -> tuple[TestedWheel,
         file = folder / named["filename"]
         if not file.is_file():
             raise UsageError(f"{file} is missing", hint="build the wheels first, or name their folder with --wheels")
-        found = file_sha256(file)
+        found = sha256_file(file)
         if found != named["sha256"]:
             raise VerificationError(
                 f"{file.name} has sha256 {found}, the manifest says {named['sha256']}", hint="build the wheels again"
@@ -102,7 +102,9 @@ def _install(python: Path, wheels: Sequence[TestedWheel], folder: Path) -> None:
 def _install_needs(python: Path, needs: Mapping[str, str]) -> None:
     missing = _ask(python, _MISSING, json.dumps(dict(needs)))
     if missing:
-        _run(_pip(python, *missing), f"what the wheels need is missing and could not be installed: {', '.join(missing)}")
+        _run(
+            _pip(python, *missing), f"what the wheels need is missing and could not be installed: {', '.join(missing)}"
+        )
 
 
 def _pip(python: Path, *arguments: str) -> list[str]:
@@ -120,7 +122,7 @@ def _run(command: list[str], what: str) -> None:
 def _ask(python: Path, program: str, *arguments: str) -> Any:
     try:
         done = subprocess.run(
-            [str(python), "-c", program, *arguments], capture_output=True, text=True, check=True, timeout=180
+            [str(python), "-I", "-c", program, *arguments], capture_output=True, text=True, check=True, timeout=180
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise UsageError(f"{python} does not run: {error}", hint="name a working interpreter with --python") from error

@@ -30,7 +30,9 @@ class Probe:
         if case["probe"] == "clusters":
             return {"clusters": [size for size in (1, 2, 4, 8) if self.context.launches_cluster(size)]}
         if case["probe"] == "peers":
-            return {"peers": {str(peer): self.context.reaches(peer) for peer in case["gpus"] if peer != self.rank.device}}
+            return {
+                "peers": {str(peer): self.context.reaches(peer) for peer in case["gpus"] if peer != self.rank.device}
+            }
         return self._stores(lost=bool(case.get("lost")))
 
     def _stores(self, *, lost: bool) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class RankGroup:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=(writing,),
-                env=_environment(job),
+                env=rank_environment(job.environment),
                 cwd=self._folder,
                 start_new_session=True,
             )
@@ -203,10 +203,10 @@ def _write_job(job: Job, cases: list[tuple[int, dict[str, Any]]], folder: Path) 
     return file
 
 
-def _environment(job: Job) -> dict[str, str]:
-    """Return a rank's environment: the caller's without Python's own settings, and the job's."""
+def rank_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return a rank's environment: the caller's without Python's own settings, and ``variables``."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    return kept | {"PYTHONUNBUFFERED": "1", "PYTHONNOUSERSITE": "1"} | dict(job.environment)
+    return kept | {"PYTHONUNBUFFERED": "1", "PYTHONNOUSERSITE": "1"} | dict(variables)
 
 
 def _bootstrap() -> str:

@@ -71,8 +71,6 @@ def _end_fault(hunk: Hunk, lines: Sequence[bytes]) -> str:
     if left and hunk.trailing < CONTEXT:
         due = min(CONTEXT, hunk.trailing + left)
         return f"it has {hunk.trailing} lines of context after its last change, where the file has {due}"
-    if left and hunk.new and not hunk.new[-1].endswith(b"\n"):
-        return "it takes the newline from a line that is not the file's last"
     return ""
 
 

@@ -64,9 +64,10 @@ def open_work(
     index = len(series.patches) if is_new else series.index(name)
     _check_replaceable(folder)
     folder = folder.resolve()
-    made = folder.with_name(f".{folder.name}.new")
-    if made.exists():
-        remove_tree(made)
+    made, replaced = (folder.with_name(f".{folder.name}.{state}") for state in ("new", "old"))
+    for rest in (made, replaced):
+        if rest.exists():
+            remove_tree(rest)
     made.parent.mkdir(parents=True, exist_ok=True)
     copy_tree(tree, made)
     _start_repository(made, package, epoch)
@@ -79,8 +80,10 @@ def open_work(
     work = Work(folder, package, name, is_new, tree.digest, (fingerprint(series),), scan_work(made).digest)
     _write_record(made, work)
     if folder.exists():
-        remove_tree(folder)
+        folder.rename(replaced)
     made.rename(folder)
+    if replaced.exists():
+        remove_tree(replaced)
     return work, rejected
 
 

@@ -107,12 +107,12 @@ def _pinned(
     versions = {name: distribution.version for name, distribution in needed.items()}
     files = index_files(
         versions,
-        usable=lambda name, filename: any(_usable(filename, host) for host in hosts[name]),
+        usable=lambda name, filename: any(usable(filename, host) for host in hosts[name]),
     )
     locked = []
     for name, distribution in sorted(needed.items()):
         _check_pythons(distribution)
-        unserved = [host for host in hosts[name] if not any(_usable(file, host) for file, _ in files[name])]
+        unserved = [host for host in hosts[name] if not any(usable(file, host) for file, _ in files[name])]
         if unserved:
             log.warning(f"{name} {distribution.version} has no wheel for {_described(unserved)}: no build there")
         locked.append(LockedRequirement(name, distribution.version, _marker(hosts[name]), files[name]))
@@ -248,7 +248,7 @@ def _described(hosts: Iterable[Host]) -> str:
     return ", ".join(f"Python {major}.{minor} on {machine}" for (major, minor), machine in sorted(hosts))
 
 
-def _usable(filename: str, host: Host) -> bool:
+def usable(filename: str, host: Host) -> bool:
     """Say whether a wheel installs on some Linux of that Python and machine."""
     python, machine = host
     tags = parse_wheel_filename(filename)[3]

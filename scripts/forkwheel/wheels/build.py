@@ -52,7 +52,7 @@ def _backend(tree: Path, package: Package, *, version: str, python: Path, log_fi
     try:
         log_file.parent.mkdir(parents=True, exist_ok=True)
         log_file.write_bytes(b"")
-        with tempfile.TemporaryDirectory(dir=log_file.parent, prefix=".build-") as private:
+        with tempfile.TemporaryDirectory(dir=log_file.parent, prefix=".build-", ignore_cleanup_errors=True) as private:
             environment = _environment(Path(private), package=package, version=version, python=python)
             runner = partial(_run_hook, log_file=log_file, environment=environment)
             yield ProjectBuilder(tree, python_executable=str(python), runner=runner)

@@ -32,18 +32,23 @@ def run(args: Namespace, console: Console) -> int:
 
 
 def _print(wheel: ShownWheel, console: Console) -> None:
-    rows: list[tuple[str, object]] = [
+    console.line(wheel.filename)
+    for name, value in _rows(wheel):
+        console.line(f"  {name}: {value}")
+
+
+def _rows(wheel: ShownWheel) -> list[tuple[str, str]]:
+    return [
         ("sha256", wheel.sha256),
         ("size", f"{wheel.size} bytes"),
         ("package", f"{wheel.package} {wheel.version}"),
         ("key", wheel.key),
         ("recipe", f"{wheel.recipe}, target {wheel.target}"),
         *(("pin", pin) for pin in wheel.pins),
-        *(("patch", f"{patch.name}: {patch.description}") for patch in wheel.patches),
+        *(("patch", f"{patch.name}: {patch.description.splitlines()[0]}") for patch in wheel.patches),
         *(("build requirement", f"{item.name} {item.version}{_only(item.marker)}") for item in wheel.requirements),
         ("SBOM", f"{wheel.sbom.format}, {wheel.sbom.components} components, {wheel.sbom.serial_number}"),
     ]
-    console.table(("what", "value"), rows, title=wheel.filename)
 
 
 def _only(marker: str | None) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from packaging.utils import parse_wheel_filename
 from forkwheel.console import Log
 from forkwheel.errors import BuildError, FetchError, ForkwheelError, PinMismatchError
 from forkwheel.release.inputs import LockedRequirement
-from forkwheel.store import Store, remove_tree, write_whole
+from forkwheel.store import Store, write_whole
 from forkwheel.wheels.pip import PipError, pip_environment, run_pip
 
 _FORMAT = 1
@@ -36,9 +38,8 @@ def build_environment(
     wanted = tuple(requirement for requirement in requirements if _applies(requirement))
     digest = environment_digest(wanted)
     folder = store.path("envs", digest)
-    python = folder / "bin" / "python"
     with store.lock(f"env-{digest}", waiting=lambda: log.info("waiting for another run's build environment")):
-        if (folder / _COMPLETE).is_file() and python.exists():
+        if (python := _finished(folder)) is not None:
             return python
         if offline:
             raise FetchError(
@@ -46,8 +47,8 @@ def build_environment(
                 hint="run once without --offline",
             )
         _check_platform(wanted)
-        _make(folder, wanted, store=store, log=log)
-        return python
+        log.info(f"making a build environment of {len(wanted)} locked requirements")
+        return _make(folder, wanted, store=store)
 
 
 def environment_digest(requirements: Iterable[LockedRequirement]) -> str:
@@ -81,23 +82,38 @@ def _tags(filename: str) -> frozenset[Tag]:
     return parse_wheel_filename(filename)[3]
 
 
-def _make(folder: Path, requirements: tuple[LockedRequirement, ...], *, store: Store, log: Log) -> None:
-    """Make the environment in its place (it cannot be moved), and mark it complete at the very end."""
-    log.info(f"making a build environment of {len(requirements)} locked requirements")
+def _finished(folder: Path) -> Path | None:
+    """Return the python of the environment that was made whole in ``folder``, if one was."""
     try:
-        if folder.exists():
-            remove_tree(folder)
-        _make_venv(folder)
+        python = _python(folder / (folder / _COMPLETE).read_text())
+    except FileNotFoundError:
+        return None
+    return python if python.exists() else None
+
+
+def _python(environment: Path) -> Path:
+    return environment / "bin" / "python"
+
+
+def _make(folder: Path, requirements: tuple[LockedRequirement, ...], *, store: Store) -> Path:
+    """Make an environment in its place (it cannot be moved), and name it as complete at the very end.
+
+    Each try has a folder of its own: the pip of a killed run may still be writing to that run's.
+    """
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(exist_ok=True)
+        environment = Path(tempfile.mkdtemp(dir=folder, prefix="try-"))
+        _make_venv(environment)
         with store.temporary() as temporary:
-            _install(folder, requirements, temporary=temporary)
-        write_whole(folder / _COMPLETE, b"")
-    except ForkwheelError:
-        raise
+            _install(environment, requirements, temporary=temporary)
+        write_whole(folder / _COMPLETE, environment.name.encode())
     except OSError as error:
         raise BuildError(
             f"the build environment cannot be written to {folder}: {error.strerror or error}",
             hint="see that the disk of the cache (FORKWHEEL_CACHE) has room",
         ) from error
+    return _python(environment)
 
 
 def _make_venv(folder: Path) -> None:
@@ -117,11 +133,10 @@ def _install(folder: Path, requirements: tuple[LockedRequirement, ...], *, tempo
     file.write_text("".join(f"{requirement.line()}\n" for requirement in requirements), encoding="utf-8")
     working = temporary / "empty"
     working.mkdir()
-    python = str(folder / "bin" / "python")
     options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--no-warn-script-location"]
     try:
         run_pip(
-            ["--python", python, "install", *options, "-r", str(file)],
+            ["--python", str(_python(folder)), "install", *options, "-r", str(file)],
             folder=working,
             environment=pip_environment(),
         )

@@ -123,7 +123,7 @@ class WheelName:
         if len(found) != 1:
             listed = ", ".join(found) or "none"
             raise VerificationError(f"{self.filename} has not one .dist-info folder but: {listed}", hint=_HINT)
-        name, _, version = found[0].removesuffix(".dist-info").partition("-")
+        name, _, version = found[0].removesuffix(".dist-info").rpartition("-")
         if canonicalize_name(name) != self.name or not _same_version(version, self.version):
             raise VerificationError(f"{self.filename} holds {found[0]}, which is another name or version", hint=_HINT)
         return found[0]

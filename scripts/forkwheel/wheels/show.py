@@ -25,7 +25,7 @@ _SBOM = "sboms/forkwheel.cdx.json"
 
 @dataclass(frozen=True)
 class ShownPatch:
-    """A patch of the wheel's series, in its order, with the description in its header."""
+    """A patch of the wheel's series, in its order; the first line of ``description`` is its summary."""
 
     name: str
     description: str
@@ -96,7 +96,7 @@ def show_wheel(path: Path) -> ShownWheel:
         recipe=recipe.name,
         target=recipe.target,
         pins=tuple(line for source in package.sources for line in _pins(source)),
-        patches=tuple(ShownPatch(patch.name, _one_line(patch.header.description)) for patch in series.patches),
+        patches=tuple(ShownPatch(patch.name, patch.header.description) for patch in series.patches),
         requirements=tuple(
             ShownRequirement(item.name, item.version, item.marker, dict(item.files)) for item in requirements
         ),
@@ -161,10 +161,6 @@ def _pins(source: Source) -> list[str]:
     if isinstance(source, GitSource):
         lines += [f"git {submodule.path}@{submodule.commit}" for submodule in source.submodules]
     return lines
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _sbom(records: WheelRecords) -> ShownSbom:

@@ -97,8 +97,7 @@ class Repository:
             cwd=self.folder,
             env={**os.environ, **clean},
             input=content,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             check=False,
         )
         assert completed.returncode == 0, completed.stderr.decode()

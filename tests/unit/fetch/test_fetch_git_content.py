@@ -29,7 +29,9 @@ def contents(root: Path) -> dict[str, bytes]:
     return {name: (root / name).read_bytes() for name in walk(root)}
 
 
-def source(url: object, commit: str, *submodules: Submodule, tag: str | None = None, subdirectory: str = "") -> GitSource:
+def source(
+    url: object, commit: str, *submodules: Submodule, tag: str | None = None, subdirectory: str = ""
+) -> GitSource:
     return GitSource(str(url), commit, tag, subdirectory, submodules)
 
 
@@ -205,7 +207,7 @@ def test_links_that_leave_are_refused(repository, surroundings, package, tmp_pat
     (main.folder / subdirectory / "link").symlink_to(target)
     commit = main.commit()
 
-    with pytest.raises(FetchError, match="link 'link'|link 'python/link'"):
+    with pytest.raises(FetchError, match=r"link '(python/)?link'"):
         fetch_source(
             package(),
             source(main.folder, commit, subdirectory=subdirectory),
@@ -241,13 +243,25 @@ def test_bottomless_folders_are_refused(repository, surroundings, package, tmp_p
         fetch_source(package(), source(main.folder, commit), tmp_path / "out", context=surroundings.context())
 
 
+def test_a_tree_that_repeats_itself_is_a_bomb(repository, surroundings, package, tmp_path, monkeypatch):
+    monkeypatch.setattr("forkwheel.fetch.git_export.MAX_MEMBERS", 500)
+    main = repository("main")
+    tree, kind = main.blob(b"x"), "100644 blob"
+    for _ in range(3):
+        tree = main.git("mktree", content="".join(f"{kind} {tree}\t{name}\n" for name in range(10)).encode())
+        kind = "40000 tree"
+    commit = main.commit_tree(b"40000 n\0" + bytes.fromhex(tree))
+
+    with pytest.raises(FetchError, match="more than 500 files"):
+        fetch_source(package(), source(main.folder, commit), tmp_path / "out", context=surroundings.context())
+    assert not list((tmp_path / "out").iterdir())
+
+
 def test_names_that_are_not_utf8_survive(repository, surroundings, package, tmp_path):
     main = repository("main")
     commit = main.commit_tree(b"100644 caf\xe9\0" + bytes.fromhex(main.blob(b"x")))
 
-    root = fetch_source(
-        package(), source(main.folder, commit), tmp_path / "out", context=surroundings.context()
-    ).root
+    root = fetch_source(package(), source(main.folder, commit), tmp_path / "out", context=surroundings.context()).root
 
     assert os.listdir(os.fsencode(root)) == [b"caf\xe9"]
 

@@ -81,7 +81,9 @@ def test_each_kind_of_server_serves_the_commit(
     assert ("cached", "no") in fetched.observed
 
 
-def test_only_the_commit_is_fetched_where_the_server_allows(history, surroundings, package, tmp_path, serve, smart_http):
+def test_only_the_commit_is_fetched_where_the_server_allows(
+    history, surroundings, package, tmp_path, serve, smart_http
+):
     _, pinned = history
     server = serve(smart_http)
 
@@ -369,7 +371,7 @@ def test_credential_helpers_and_rewritten_urls_of_the_person_serve(
     server = serve(answer)
     Path(os.environ["HOME"], ".gitconfig").write_text(
         f'[url "{server.url}/"]\n\tinsteadOf = https://example.org/\n'
-        '[credential]\n\thelper = "!printf \'username=helped\\\\npassword=word\\\\n\'"\n'
+        "[credential]\n\thelper = \"!printf 'username=helped\\\\npassword=word\\\\n'\"\n"
     )
 
     fetched = fetch_source(
@@ -469,7 +471,9 @@ def test_missing_git_is_named(surroundings, package, tmp_path, monkeypatch):
     assert "install git" in caught.value.hint
 
 
-@pytest.mark.parametrize(("says", "message"), [("git version 2.30.9", "2.30.9 is too old: 2.31"), ("huh", "its version")])
+@pytest.mark.parametrize(
+    ("says", "message"), [("git version 2.30.9", "2.30.9 is too old: 2.31"), ("huh", "its version")]
+)
 def test_old_git_is_refused(surroundings, package, tmp_path, monkeypatch, says, message):
     (tmp_path / "git").write_text(f"#!/bin/sh\necho {says}\n")
     (tmp_path / "git").chmod(0o755)

@@ -15,6 +15,7 @@ import pytest
 from forkwheel.errors import FetchError, PinMismatchError, UnreachableError
 from forkwheel.fetch import fetch_source
 from forkwheel.fetch.http_client import TRIES
+from forkwheel.fetch.pip_settings import parse_pip_settings
 from forkwheel.recipe import FileSource
 from forkwheel.tree import walk
 
@@ -68,6 +69,24 @@ class Index:
         end = len(self.content) if breaks_after is None else start + breaks_after
         handler.wfile.write(self.content[start:end])
         handler.close_connection = True
+
+
+@pytest.fixture(autouse=True)
+def settings_without_pip(request, monkeypatch):
+    """Read pip's variables here, because pip itself takes half a second, except where ``real_pip`` is asked for."""
+    if "real_pip" in request.fixturenames:
+        return
+
+    def read():
+        given = {name[4:].lower().replace("_", "-"): text for name, text in os.environ.items() if name[:4] == "PIP_"}
+        return parse_pip_settings("\n".join(f":env:.{key}={text!r}" for key, text in given.items()), os.environ)
+
+    monkeypatch.setattr("forkwheel.fetch.index.read_pip_settings", read)
+
+
+@pytest.fixture
+def real_pip() -> None:
+    """Ask pip itself for its settings."""
 
 
 @pytest.fixture
@@ -398,7 +417,7 @@ def test_redirects_are_followed(surroundings, package, tmp_path, serve, use):
     assert walk(fetched.root) == ["file"]
 
 
-def test_credentials_serve_and_are_masked_everywhere(surroundings, package, tmp_path, serve, use, capfd):
+def test_credentials_serve_and_are_masked_everywhere(surroundings, package, tmp_path, serve, use, capfd, real_pip):
     index, elsewhere = Index(), serve(lambda handler: handler.reply(200, SDIST))
     index.answer_file = lambda handler: handler.reply(302, Location=f"{elsewhere.url}/real")
 
@@ -441,7 +460,7 @@ def test_netrc_serves(surroundings, package, tmp_path, serve, use):
     assert walk(fetch_source(package(), SOURCE, tmp_path / "out", context=surroundings.context()).root) == ["file"]
 
 
-def test_file_indexes_and_folders_of_links_serve(surroundings, package, tmp_path, monkeypatch):
+def test_file_indexes_and_folders_of_links_serve(surroundings, package, tmp_path, monkeypatch, real_pip):
     page = tmp_path / "index/demo-pkg/index.html"
     page.parent.mkdir(parents=True)
     (tmp_path / "index/files").mkdir()
@@ -465,6 +484,26 @@ def test_no_index_without_links_is_said(surroundings, package, tmp_path, monkeyp
 
     with pytest.raises(FetchError, match="no-index"):
         fetch_source(package(), SOURCE, tmp_path / "out", context=surroundings.context())
+
+
+@pytest.mark.parametrize("proxy", ["strange://me:s3cret@h:1", "socks5://h:1", "http://h:port"])
+def test_an_unusable_proxy_is_one_error(surroundings, package, tmp_path, monkeypatch, proxy):
+    monkeypatch.setenv("PIP_PROXY", proxy)
+
+    with pytest.raises(FetchError, match="cannot be used") as caught:
+        fetch_source(package(), SOURCE, tmp_path / "out", context=surroundings.context())
+    assert "s3cret" not in caught.value.message
+
+
+def test_a_link_that_is_an_archive_is_asked_for(surroundings, package, tmp_path, serve, closed_port, monkeypatch):
+    server = serve(Index())
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", f"http://127.0.0.1:{closed_port}/{NAME}")
+
+    with pytest.raises(UnreachableError):
+        fetch_source(package(), SOURCE, tmp_path / "closed", context=surroundings.context())
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{server.url}/files/{NAME}")
+    assert walk(fetch_source(package(), SOURCE, tmp_path / "out", context=surroundings.context()).root) == ["file"]
 
 
 def test_an_insecure_index_is_not_used(surroundings, package, tmp_path, monkeypatch):

@@ -1,0 +1,208 @@
+"""Find the checks on the host side of C++ and CUDA sources that ask for the GPU's architecture.
+
+An architecture enters through the CUDA runtime; it is followed through locals, members, results
+and arguments of functions, by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from forkwheel.gates import c_expressions
+from forkwheel.gates.arch import Arch
+from forkwheel.gates.cuda_functions import CppCondition, CppFunction, conditions_between
+from forkwheel.gates.cuda_gates import CppFile, admits
+from forkwheel.gates.model import Gate, Place
+from forkwheel.gates.values import Unknown, Value, Varying, holds_unknown, join, negate, per_arch, same, varying
+
+_SOURCE = re.compile(r"cudaDevAttrComputeCapabilityM|CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_M|[dD]eviceProp")
+_ATTRIBUTE = re.compile(
+    r"&\s*([\w.>-]*?\b\w+)\s*,\s*(?:cudaDevAttrComputeCapability|CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_)(Major|Minor|MAJOR|MINOR)"
+)
+_PROPERTIES = re.compile(r"\b(?:cudaDeviceProp|hipDeviceProp_t)\s*[&*]?\s*(?:const\s*)?[&*]?\s*(\w+)|\bauto\s*[&*]?\s*(\w+)\s*=[^;]*[dD]evicePropert")
+_PAIR = re.compile(r"\bauto\s*&?\s*\[\s*(\w+)\s*,\s*(\w+)\s*\]\s*=\s*([^;]+);")
+_ASSIGNED = re.compile(r"(?<![\w.>=!<])((?:this\s*->\s*|\w+\s*\.\s*)?\w+)\s*(?<![=!<>+\-*/|&^])=(?!=)\s*([^;{}]+);")
+_DECLARED = re.compile(r"\b(?:int|auto|unsigned|uint32_t|int32_t|int64_t|bool|size_t|std::pair<int,\s*int>)(?:\s+const)?\s+&?(\w+)\s*[=({;]")
+_BRACED = re.compile(r"\b(?:int|auto|bool)(?:\s+const)?\s+(\w+)\s*[({]\s*([^;{}]+?)\s*[)}]\s*;")
+_MEMBER = re.compile(r"[:,]\s*(\w+)\s*\(\s*([\w:.]+\s*\([^()]*\))\s*\)\s*(?=[,{])")
+_RETURNED = re.compile(r"\breturn\s+([^;]+);")
+_CALL = re.compile(r"\b(\w+)\s*(?:<[^;(){}]*>)?\s*\(")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_ROUNDS = 4
+_COMMON = frozenset("if for while switch return sizeof static_cast major minor".split())
+
+
+@dataclass
+class Known:
+    """Names that depend on the architecture, in all files: members and results of functions."""
+
+    members: dict[str, Value] = field(default_factory=dict)
+    results: dict[str, Value] = field(default_factory=dict)
+    arguments: dict[tuple[str, int], Value] = field(default_factory=dict)
+
+    def words(self) -> set[str]:
+        """Every name by which a file can mention something architectural."""
+        return {*self.members, *self.results, *(name for name, _ in self.arguments)} - _COMMON
+
+
+class HostChecks:
+    """Finds comparisons of the architecture in host code."""
+
+    def __init__(self, files: Iterable[CppFile], archs: tuple[Arch, ...]) -> None:
+        self.files = tuple(files)
+        self.archs = archs
+        self.known = Known()
+
+    def find(self) -> Iterator[Gate]:
+        """Follow the architecture to where it is compared, then yield what differs."""
+        concerned = [file for file in self.files if _SOURCE.search(file.raw)]
+        done: set[str] = set()
+        for _ in range(_ROUNDS):
+            for file in concerned:
+                self._learn(file)
+            fresh = self.known.words() - done
+            if not fresh:
+                break
+            done |= fresh
+            pattern = re.compile(r"\b(?:" + "|".join(sorted(map(re.escape, fresh))) + r")\b")
+            listed = set(map(id, concerned))
+            concerned += [file for file in self.files if id(file) not in listed and pattern.search(file.raw)]
+        for file in concerned:
+            yield from self._gates(file)
+
+    def _learn(self, file: CppFile) -> None:
+        for match in _MEMBER.finditer(file.text):
+            self._keep(self.known.members, match[1], self._evaluate(match[2], {}))
+        for function in file.syntax.functions:
+            names = self._names(function)
+            if not names and function.words.isdisjoint(self.known.words()):
+                continue
+            declared = {match[1] for match in _DECLARED.finditer(function.text)} | set(function.parameters)
+            for name, value in names.items():
+                if name not in declared and not name.startswith(".") and name not in ("major", "minor"):
+                    self._keep(self.known.members, name, value)
+            for match in _RETURNED.finditer(function.text):
+                self._keep(self.known.results, function.name, self._evaluate(match[1], names))
+            self._arguments(function, names)
+
+    def _keep(self, table: dict[str, Value], name: str, value: Value) -> None:
+        if isinstance(value, Varying) and not holds_unknown(value.values):
+            table[name] = value if name not in table or same(table[name], value) else table[name]
+
+    def _names(self, function: CppFunction) -> dict[str, Value]:
+        """Return the names of a function that depend on the architecture."""
+        names: dict[str, Value] = {}
+        for index, parameter in enumerate(function.parameters):
+            value = self.known.arguments.get((function.name, index))
+            if isinstance(value, Varying):
+                names[parameter] = value
+        for match in _ATTRIBUTE.finditer(function.text):
+            name = _NAME.findall(match[1])[-1]
+            names[name] = varying(a.major if match[2].lower() == "major" else a.minor for a in self.archs)
+        for match in _PROPERTIES.finditer(function.text):
+            names[match[1] or match[2]] = varying((a.major, a.minor) for a in self.archs)
+        if not names and function.words.isdisjoint(self.known.words()):
+            return names
+        for match in _PAIR.finditer(function.text):
+            pair = per_arch(self._evaluate(match[3], names), len(self.archs))
+            if all(isinstance(each, tuple) and len(each) == 2 for each in pair):
+                names[match[1]], names[match[2]] = varying(p[0] for p in pair), varying(p[1] for p in pair)
+        for match in sorted([*_ASSIGNED.finditer(function.text), *_BRACED.finditer(function.text)], key=lambda m: m.start()):
+            self._assign(match[1], match[2], names)
+        return names
+
+    def _assign(self, target: str, text: str, names: dict[str, Value]) -> None:
+        name = _NAME.findall(target)[-1]
+        value = self._evaluate(text, names)
+        if isinstance(value, Varying) and not holds_unknown(value.values):
+            names[name] = value if name not in names else join(names[name], value, text=name)
+        elif name in names and isinstance(value, Varying):
+            names[name] = names[name]
+
+    def _evaluate(self, text: str, names: dict[str, Value]) -> Value:
+        words = set(_NAME.findall(text))
+        if len(text) > 400 or (words.isdisjoint(names) and words.isdisjoint(self.known.words())):
+            return Unknown(text.strip()[:80])
+        return varying(
+            c_expressions.evaluate(text.strip(), lambda name, i=i: self._lookup(name, names, i))
+            for i in range(len(self.archs))
+        )
+
+    def _lookup(self, name: str, names: dict[str, Value], position: int) -> Value:
+        if name.endswith("()"):
+            found = self.known.results.get(name[:-2])
+        elif name.startswith("."):
+            found = self.known.members.get(name[1:])
+        else:
+            found = names.get(name, self.known.members.get(name))
+        return None if found is None else per_arch(found, len(self.archs))[position]
+
+    def _arguments(self, function: CppFunction, names: dict[str, Value]) -> None:
+        interesting = {*names, *self.known.members, *self.known.results}
+        for match in _CALL.finditer(function.text):
+            if match[1] in _COMMON or match[1] == function.name:
+                continue
+            arguments = _split(function.text, match.end())
+            for index, argument in enumerate(arguments):
+                if len(argument) < 80 and not interesting.isdisjoint(_NAME.findall(argument)):
+                    value = self._evaluate(argument, names)
+                    if isinstance(value, Varying) and all(type(each) is int for each in value.values):
+                        self.known.arguments.setdefault((match[1], index), value)
+
+    def _gates(self, file: CppFile) -> Iterator[Gate]:
+        for function in file.syntax.functions:
+            names = self._names(function)
+            words = {*names, *self.known.members, *self.known.results}
+            if function.words.isdisjoint(words) or function.is_kernel:
+                continue
+            lines = [i for i in range(function.first, function.last + 1) if not words.isdisjoint(_NAME.findall(file.lines[i - 1]))]
+            for condition in conditions_between(file.syntax, function.first, function.last) if lines else ():
+                if any(condition.first <= line <= condition.last for line in lines):
+                    gate = self._gate(file, function, condition, names)
+                    if gate is not None:
+                        yield gate
+
+    def _gate(self, file: CppFile, function: CppFunction, condition: CppCondition, names: dict[str, Value]) -> Gate | None:
+        value = self._evaluate(condition.text, names)
+        if not isinstance(value, Varying):
+            return None
+        if condition.cases:
+            value = varying(self._in_cases(each, condition.cases) for each in value.values)
+        elif condition.refuses:
+            value = varying(map(negate, value.values))
+        if not isinstance(value, Varying) or not any(isinstance(each, bool) for each in value.values):
+            return None
+        return Gate(
+            place=Place(file.root, file.path, condition.first),
+            first=condition.first,
+            last=condition.last,
+            kind="host",
+            condition=" ".join(condition.text.split()),
+            admits=admits(self.archs, value.values),
+            others=(),
+            symbol=function.name,
+            holds=condition.holds,
+        )
+
+    def _in_cases(self, value: Value, cases: tuple[str, ...]) -> Value:
+        numbers = [c_expressions.evaluate(case, lambda name: None) for case in cases]
+        return value in numbers if all(isinstance(number, int) for number in numbers) else Unknown("case")
+
+
+def _split(text: str, start: int) -> list[str]:
+    """Split a call's arguments at its commas; at most two lines' worth are looked at."""
+    depth, pieces, begin = 0, [], start
+    for position in range(start, min(len(text), start + 2000)):
+        char = text[position]
+        if char in "([{":
+            depth += 1
+        elif char in ")]}":
+            if depth == 0:
+                return [*pieces, text[begin:position].strip()]
+            depth -= 1
+        elif char == "," and depth == 0:
+            pieces.append(text[begin:position].strip())
+            begin = position + 1
+    return pieces

@@ -1,0 +1,166 @@
+"""``forkwheel smoke`` and ``forkwheel bench``."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forkwheel.release.manifest import read_manifest, write_json
+from forkwheel.console import Console
+from forkwheel.errors import GpuCheckError, UsageError
+from forkwheel.gpu.checks import FAIL, PASS, Check
+from forkwheel.gpu.devices import find_machine
+from forkwheel.gpu.environment import TestedWheel, find_wheels, make_environment
+from forkwheel.gpu.job import Limits
+from forkwheel.gpu.plan import load_plan
+from forkwheel.gpu.ranks import choose_worlds
+from forkwheel.gpu.smoke import Setting
+from forkwheel.recipe import find_recipe, load_recipe
+from forkwheel.tree import sha256_file
+
+if TYPE_CHECKING:
+    from forkwheel.cli import Commands
+
+_KINDS = {PASS: "done", FAIL: "error"}
+
+
+def register(commands: Commands) -> None:
+    """Add ``smoke`` and ``bench``."""
+    smoke = commands.add("smoke", help="Compile, load, run and judge the fork on the GPUs of this machine.")
+    _common(smoke)
+    smoke.add_argument(
+        "--only", action="append", default=[], metavar="OPERATION", help="run this operation (repeatable)"
+    )
+    smoke.add_argument("--controls", action="store_true", help="see that each check fails where it must")
+    smoke.add_argument("--stock-wheel", type=Path, metavar="WHEEL", help="the unpatched wheel, for --controls")
+    smoke.set_defaults(run=run_smoke_command)
+    bench = commands.add("bench", help="Time the fusion against what would run otherwise, and advise.")
+    _common(bench)
+    bench.set_defaults(run=run_bench_command)
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--recipe", default="sm120", metavar="NAME", help="a recipe's name, folder or file")
+    parser.add_argument(
+        "--wheels", type=Path, default=Path("dist"), metavar="DIR", help="folder of manifest and wheels"
+    )
+    parser.add_argument("--with-wheel", type=Path, action="append", default=[], help="one more wheel to install")
+    parser.add_argument(
+        "--python", type=Path, default=Path(sys.executable), help="the interpreter that has torch for CUDA"
+    )
+    parser.add_argument("--world-size", type=int, action="append", default=[], help="ranks (repeatable; default: all)")
+    parser.add_argument(
+        "--ranks-per-gpu", type=int, metavar="N", help="let N ranks share a GPU (default: 2 on one GPU)"
+    )
+    parser.add_argument("--hang-limit", type=float, default=60.0, metavar="S", help="seconds without progress")
+    parser.add_argument("--work", type=Path, metavar="DIR", help="keep the environment, JIT cache and logs here")
+
+
+def run_smoke_command(options: argparse.Namespace, console: Console) -> int:
+    """Run the smoke checks, or their controls; write the verdict beside the manifest."""
+    from forkwheel.gpu.controls import run_controls
+    from forkwheel.gpu.smoke import run_smoke
+    from forkwheel.gpu.verdict import smoke_document
+
+    log = console.bind("gpu")
+
+    def report(check: Check) -> None:
+        console.line(
+            f"{check.status} {check.name}: {check.detail}", kind=_KINDS.get(check.status, "warning"), package="gpu"
+        )
+
+    with _setting(options, console) as setting:
+        if options.controls:
+            with log.stage("controls"):
+                checks = run_controls(setting, report, stock=options.stock_wheel)
+        else:
+            with log.stage("smoke"):
+                checks = run_smoke(setting, report, only=options.only)
+        document = smoke_document(setting, checks, date=_now(), kind="controls" if options.controls else "smoke")
+        file = options.wheels / f"{setting.recipe.name}.{document['kind']}.json"
+    return _finish(document, file, console)
+
+
+def run_bench_command(options: argparse.Namespace, console: Console) -> int:
+    """Time the fusion; write table, JSON and plot, and end with the advice."""
+    from forkwheel.gpu.bench import run_bench
+    from forkwheel.gpu.plot import write_plot
+    from forkwheel.gpu.report import bench_document, bench_rows
+
+    with _setting(options, console) as setting:
+        with console.bind("gpu").stage("bench"):
+            result = run_bench(setting, console.bind("gpu"))
+        document = bench_document(setting, result, date=_now())
+    file = options.wheels / f"{setting.recipe.name}.bench.json"
+    file.write_bytes(write_json(document))
+    for note in write_plot(document, file.with_suffix("")):
+        console.line(note, package="gpu")
+    columns, rows = bench_rows(document)
+    console.table(columns, rows, title=document["statement"])
+    if options.json:
+        console.data(document)
+    console.line(document["advice"]["line"], kind="done")
+    if document["failures"]:
+        raise GpuCheckError("; ".join(document["failures"])[:2000], hint=f"read {file}, then run the smoke checks")
+    return 0
+
+
+def _finish(document: dict[str, Any], file: Path, console: Console) -> int:
+    file.write_bytes(write_json(document))
+    counts = document["counts"]
+    rows = [[check["status"], check["name"], check["detail"].splitlines()[0][:160]] for check in document["checks"]]
+    console.table(["", "check", "result"], rows, title=document["statement"])
+    if document["kind"] == "smoke":
+        for name in document["not_run"]:
+            console.line(f"{name}: did not run", kind="warning")
+    if console.json_mode:
+        console.data(document)
+    line = f"{document['verdict']}: {document['statement']}"
+    line += "".join(f", {counts[status]} {status}" for status in counts)
+    console.line(f"{line}; {file}", kind=_KINDS[document["verdict"]])
+    return 0 if document["verdict"] == PASS else GpuCheckError.exit_code
+
+
+@contextmanager
+def _setting(options: argparse.Namespace, console: Console) -> Iterator[Setting]:
+    """Prepare everything for a run; the GPUs are looked for before anything is made."""
+    machine = find_machine()
+    recipe = load_recipe(find_recipe(options.recipe, recipes=Path("recipes")))
+    plan = load_plan(recipe.folder)
+    manifest = _manifest(options.wheels / f"{recipe.name}.manifest.json")
+    worlds = choose_worlds(
+        options.world_size,
+        supported=plan.world_sizes,
+        gpus=len(machine.devices),
+        ranks_per_gpu=options.ranks_per_gpu,
+    )
+    work = options.work.absolute() if options.work else Path(tempfile.mkdtemp(prefix="forkwheel-gpu-"))
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        wheels = find_wheels(options.wheels, manifest)
+        wheels += tuple(TestedWheel(file.resolve(), sha256_file(file)) for file in options.with_wheel)
+        with console.bind("gpu").stage("environment"):
+            environment = make_environment(work / "env", base=options.python, wheels=wheels, needs=dict(plan.needs))
+        limits = Limits(case=options.hang_limit)
+        yield Setting(recipe, plan, manifest, machine, environment, wheels, worlds, work, limits)
+    finally:
+        if options.work is None:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _manifest(file: Path) -> dict[str, Any]:
+    document = read_manifest(file)
+    if document is None:
+        raise UsageError(f"{file} is missing or cannot be read", hint="build the wheels first, or name --wheels")
+    return document
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,109 @@
+"""Judge what the ranks reported: each case, and the cases of one kind together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forkwheel.gpu.checks import FAIL, PASS, SKIP, Check, failed, passed, skipped
+from forkwheel.gpu.job import HANG, PASSED, Outcome
+from forkwheel.gpu.plan import describe
+from forkwheel.gpu.reference import BOUNDS, ROW_FACTOR, within
+
+_SHAPE = ("tokens", "hidden", "seed")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A case with its status, the reason where it did not pass, and its errors by output."""
+
+    case: Mapping[str, Any]
+    status: str
+    reason: str
+    errors: Mapping[str, float]
+    kernels: tuple[str, ...] = ()
+
+
+def bound(case: Mapping[str, Any], output: str) -> float:
+    """Return the largest error that an output of a case may have."""
+    return BOUNDS[output] if output in BOUNDS else BOUNDS[case["dtype"]]
+
+
+def judge(case: Mapping[str, Any], outcome: Outcome) -> Judged:
+    """Judge one case by all ranks' reports."""
+    if outcome.status != PASSED:
+        stacks = "".join(f"\nstack of rank {rank}:\n{stack}" for rank, stack in enumerate(outcome.stacks))
+        last = f"; last finished case of each rank: {list(outcome.last)}" if outcome.status == HANG else ""
+        return Judged(case, FAIL, f"{outcome.status}: {outcome.error}{last}{stacks}", {})
+    results = [result for result in outcome.results if result is not None]
+    if reason := next((result["skip"] for result in results if "skip" in result), None):
+        return Judged(case, SKIP, reason, {})
+    errors: dict[str, float] = {}
+    for result in results:
+        for output, figure in result["figures"].items():
+            if not figure["error"] <= errors.get(output, 0.0):
+                errors[output] = figure["error"]
+    kernels = tuple(results[0]["kernels"])
+    reasons = [reason for rank, result in enumerate(results) for reason in _faults(case, rank, result)]
+    if len({result["digest"] for result in results}) > 1:
+        reasons.append("the ranks' results are not equal bit for bit")
+    return Judged(case, FAIL if reasons else PASS, "; ".join(reasons), errors, kernels)
+
+
+def _faults(case: Mapping[str, Any], rank: int, result: Mapping[str, Any]) -> Iterable[str]:
+    if result["missing"]:
+        ran = ", ".join(result["kernels"]) or "none"
+        yield f"rank {rank}: kernel {', '.join(result['missing'])} did not run (these ran: {ran[:300]})"
+    for output, figure in result["figures"].items():
+        limit = bound(case, output)
+        if figure["unwritten"]:
+            yield f"rank {rank}: {figure['unwritten']} values of {output} are NaN: never written"
+        elif not within(limit, figure["error"], figure["row"]):
+            yield (
+                f"rank {rank}: {output} is off by {figure['error']:.2e} (bound {limit:g}), "
+                f"its worst row by {figure['row']:.2e} (bound {limit * ROW_FACTOR:g})"
+            )
+
+
+def summarise(judged: Sequence[Judged], *, world_size: int) -> list[Check]:
+    """Return one check for all shapes of each kind of case, and one for each case that failed."""
+    groups: dict[str, list[Judged]] = {}
+    for item in judged:
+        kind = {name: value for name, value in item.case.items() if name not in _SHAPE}
+        name = describe(kind | {"tokens": "*", "hidden": "*"}).removesuffix(" [*, *]")
+        groups.setdefault(f"{name}, {world_size} ranks", []).append(item)
+    return [check for name, items in groups.items() for check in _group(name, items)]
+
+
+def _group(name: str, items: list[Judged]) -> list[Check]:
+    ran = [item for item in items if item.status != SKIP]
+    if not ran:
+        return [skipped(name, items[0].reason)]
+    failures = [item for item in ran if item.status == FAIL]
+    figures = _figures(ran)
+    text = f"{len(ran)} shapes, worst error " + ", ".join(
+        f"{output} {value:.1e} (bound {bound(ran[0].case, output):g})" for output, value in figures["worst"].items()
+    )
+    reasons = sorted({item.reason for item in items if item.status == SKIP})
+    if reasons:
+        text += f"; {len(items) - len(ran)} skipped: {'; '.join(reasons)}"
+    if not failures:
+        return [passed(name, text, **figures)]
+    checks = [failed(name, f"{len(failures)} of {text}", **figures)]
+    return checks + [failed(f"{describe(item.case)}", item.reason) for item in failures]
+
+
+def _figures(ran: list[Judged]) -> dict[str, Any]:
+    """Collect the errors: the worst by output, and all of them by output, hidden size and token count."""
+    worst: dict[str, float] = {}
+    table: dict[str, dict[str, dict[str, float]]] = {}
+    kernels: set[str] = set()
+    for item in ran:
+        kernels |= {kernel.split("<")[0].split("(")[0].removeprefix("void ") for kernel in item.kernels}
+        for output, error in item.errors.items():
+            if not error <= worst.get(output, 0.0):
+                worst[output] = error
+            row = table.setdefault(output, {}).setdefault(str(item.case["hidden"]), {})
+            row[str(item.case["tokens"])] = float(f"{error:.3g}")
+    return {"worst": worst, "errors": table, "kernels": sorted(kernels)}

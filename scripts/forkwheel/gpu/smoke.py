@@ -1,0 +1,207 @@
+"""The smoke run: does the fork compile, load, run and compute the right thing on this machine?"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from forkwheel.gpu import preflight
+from forkwheel.gpu.checks import FAIL, Check, failed, passed, skipped
+from forkwheel.gpu.devices import Machine
+from forkwheel.gpu.environment import Environment, TestedWheel
+from forkwheel.gpu.job import PASSED, Job, Limits
+from forkwheel.gpu.judge import Judged, judge, summarise
+from forkwheel.gpu.plan import GpuPlan, Operation, cases, describe
+from forkwheel.gpu.ranks import run_ranks
+from forkwheel.recipe import Recipe
+
+CORRECTNESS = Path(__file__).with_name("correctness.py")
+_MOST_BROKEN = 4
+
+Report = Callable[[Check], None]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """All that a run on this machine is made of. ``work`` takes what the run writes."""
+
+    recipe: Recipe
+    plan: GpuPlan
+    manifest: Mapping[str, Any]
+    machine: Machine
+    environment: Environment
+    wheels: tuple[TestedWheel, ...]
+    worlds: Mapping[int, tuple[int, ...]]
+    work: Path
+    limits: Limits = Limits()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables of every process that runs the fork: a JIT cache of its own, and its own tools."""
+        cache = self.work / "jit"
+        cache.mkdir(parents=True, exist_ok=True)
+        return {self.plan.workspace_variable: str(cache)} | preflight.tool_path(self.environment.python)
+
+
+def run_smoke(setting: Setting, report: Report, *, only: Sequence[str] = ()) -> list[Check]:
+    """Run all checks in their order, reporting each as it ends; ``only`` names operations."""
+    checks: list[Check] = []
+
+    def take(check: Check) -> bool:
+        checks.append(check)
+        report(check)
+        return check.status != FAIL
+
+    ready = [take(check) for check in preflight_checks(setting)]
+    for check in numerics(setting):
+        take(check)
+    if not all(ready):
+        for operation in setting.plan.operations:
+            take(skipped(operation.name, "the preflight failed"))
+        return checks
+    take(gate(setting))
+    for world_size in setting.worlds:
+        for operation in setting.plan.operations:
+            if not only or operation.name in only:
+                for check in correctness(setting, operation, world_size):
+                    take(check)
+    return checks
+
+
+def preflight_checks(setting: Setting) -> Iterator[Check]:
+    """Yield the preflight's checks; nothing unknown is loaded, and no kernel runs, before what they look at is clean."""
+    machine, environment, variables = setting.machine, setting.environment, setting.variables
+    yield preflight.gpus(machine)
+    yield preflight.versions(machine, environment, preflight.toolkit_version(variables))
+    known = preflight.known_objects(setting.wheels)
+    clean = preflight.planted(setting.recipe, setting.plan, environment, known)
+    yield clean
+    yield from preflight.patched_files(environment, setting.manifest)
+    yield preflight.imported(setting.plan, environment, setting.manifest, variables)
+    yield from preflight.hardware(machine, environment, setting.work / "probes")
+    if clean.status == FAIL:
+        yield skipped(f"object {setting.plan.object}", "an unknown one would be loaded")
+    else:
+        yield preflight.loaded_object(setting.plan, environment, variables, known, setting.limits.start)
+
+
+def correctness(
+    setting: Setting, operation: Operation, world_size: int, *, settings: Mapping[str, Any] | None = None
+) -> list[Check]:
+    """Run an operation's whole matrix and return a check for each kind of case."""
+    wanted = tuple(cases(setting.plan, operation))
+    judged = run_cases(setting, operation, world_size, wanted, settings=settings or {})
+    checks = summarise(judged, world_size=world_size)
+    if len(judged) < len(wanted):
+        left = len(wanted) - len(judged)
+        checks.append(failed(f"{operation.name}, {world_size} ranks", f"{left} of {len(wanted)} cases were not run"))
+    return checks
+
+
+def run_cases(
+    setting: Setting,
+    operation: Operation,
+    world_size: int,
+    wanted: tuple[dict[str, Any], ...],
+    *,
+    settings: Mapping[str, Any],
+    interfere: Any = None,
+    limits: Limits | None = None,
+) -> list[Judged]:
+    """Run cases of an operation in ranks; after a few broken groups the rest is left unrun."""
+    shapes = setting.plan.shapes
+    job = Job(
+        python=setting.environment.python,
+        worker=CORRECTNESS,
+        devices=setting.worlds[world_size],
+        settings={
+            "driver": str(operation.driver),
+            "max_tokens": max(shapes.tokens),
+            "max_hidden": max(shapes.hidden),
+            **settings,
+        },
+        cases=wanted,
+        environment=setting.variables,
+        limits=limits or setting.limits,
+        interfere=interfere,
+    )
+    judged: list[Judged] = []
+    broken = 0
+    folder = setting.work / "ranks" / f"{operation.name}-{world_size}-{len(list_runs(setting.work))}"
+    for outcome in run_ranks(job, folder):
+        if outcome.case == -1:
+            lost = {"operation": operation.name, "pattern": "ranks", "dtype": "start or end", "tokens": 0, "hidden": 0}
+            judged.append(Judged(lost, FAIL, f"{outcome.status}: {outcome.error}\n{outcome.log}", {}))
+            break
+        judged.append(judge(wanted[outcome.case], outcome))
+        broken += outcome.status != PASSED
+        if broken >= _MOST_BROKEN:
+            break
+    return judged
+
+
+def list_runs(work: Path) -> list[Path]:
+    """List the folders of the ranks' runs so far."""
+    return list((work / "ranks").iterdir()) if (work / "ranks").is_dir() else []
+
+
+def gate(setting: Setting) -> Check:
+    """Evaluate the recipe's gate for the GPU at hand."""
+    name = "gate"
+    worker = setting.plan.gate
+    if worker is None:
+        return skipped(name, "the recipe has none")
+    job = Job(
+        setting.environment.python, worker, (0,), {}, ({},), setting.variables, replace(setting.limits, start=120)
+    )
+    outcome = next(run_ranks(job, setting.work / "gate"))
+    if outcome.status != PASSED or outcome.results[0] is None:
+        return failed(name, f"{outcome.error}\n{outcome.log}")
+    result = outcome.results[0]
+    return passed(name, result["detail"]) if result["passed"] else failed(name, result["detail"])
+
+
+def numerics(setting: Setting) -> Iterator[Check]:
+    """Compile the recipe's CUDA program against the installed headers, and run it."""
+    program = setting.plan.numerics
+    if program is None:
+        return
+    name = f"{program.source.stem} at {', '.join(map(str, program.threads))} threads"
+    if preflight.toolkit_version(setting.variables) is None:
+        yield skipped(name, "there is no nvcc to compile it with")
+        return
+    yield run_program(setting, setting.environment.site, name)
+
+
+def run_program(setting: Setting, site: Path, name: str) -> Check:
+    """Compile the CUDA program against the headers below ``site`` and run it on the first GPU."""
+    program = setting.plan.numerics
+    assert program is not None
+    binary = setting.work / f"{program.source.stem}-{len(list(setting.work.glob(program.source.stem + '-*')))}"
+    major, minor = setting.machine.devices[0].capability
+    include = [option for path in program.include for option in ("-I", str(site / path))]
+    options = ["-std=c++17", "--expt-relaxed-constexpr", f"-arch=sm_{major}{minor}a", "-o", str(binary)]
+    try:
+        compile_ = [preflight.nvcc(setting.variables), *options, *include, str(program.source)]
+        subprocess.run(compile_, capture_output=True, text=True, check=True, timeout=300)
+        done = subprocess.run(
+            [str(binary), *map(str, program.threads)], capture_output=True, text=True, check=False, timeout=60
+        )
+    except subprocess.CalledProcessError as error:
+        return failed(name, f"does not compile: {error.stderr[-500:]}")
+    except subprocess.TimeoutExpired as error:
+        return failed(name, f"did not end within {error.timeout:g} s")
+    text = "; ".join(done.stdout.splitlines())
+    return failed(name, text) if done.returncode else passed(name, text)
+
+
+def case_of(plan: GpuPlan, wanted: Mapping[str, Any]) -> tuple[Operation, dict[str, Any]]:
+    """Return an operation and its first case that has all the wanted values."""
+    operation = plan.operation(wanted["operation"])
+    for case in cases(plan, operation):
+        if all(case.get(name) == value for name, value in wanted.items() if name != "error"):
+            return operation, case
+    raise ValueError(f"no case of {plan.file} is like {describe(dict(wanted))}")

@@ -1,0 +1,127 @@
+"""The record of a run on GPUs, and whether a kept one is still about the wheels that are locked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forkwheel.gpu.checks import FAIL, PASS, Check, counts
+from forkwheel.gpu.smoke import Setting
+from forkwheel.recipe import Recipe
+from forkwheel.release.lock import load_lock, wheels_lock_file
+
+SCHEMA = 1
+CURRENT, STALE = "current", "stale"
+
+
+def architecture_of(target: str) -> str:
+    """Return the architecture that a target such as sm_120a is for: SM120."""
+    return "SM" + re.sub(r"[^0-9]", "", target)
+
+
+def statement(setting: Setting) -> str:
+    """Say in one line what the run was on, and what it was not."""
+    device = setting.machine.devices[0]
+    text = f"ran on {len(setting.machine.devices)} x {device.name} ({device.architecture})"
+    wanted = architecture_of(setting.recipe.target)
+    return text if device.architecture == wanted else f"{text}; {wanted} was not run"
+
+
+def header(setting: Setting, *, date: str, kind: str) -> dict[str, Any]:
+    """Return what every record of a run begins with; ``date`` is ISO 8601."""
+    device, environment = setting.machine.devices[0], setting.environment
+    return {
+        "schema": SCHEMA,
+        "kind": kind,
+        "recipe": setting.recipe.name,
+        "revision": setting.recipe.revision,
+        "date": date,
+        "statement": statement(setting),
+        "gpu": {
+            "name": device.name,
+            "architecture": device.architecture,
+            "count": len(setting.machine.devices),
+            "multiprocessors": device.multiprocessors,
+        },
+        "target": setting.recipe.target,
+        "ran_on_target": device.architecture == architecture_of(setting.recipe.target),
+        "driver": setting.machine.driver,
+        "cuda": {"driver": ".".join(map(str, setting.machine.cuda)), "torch": environment.torch_cuda},
+        "torch": environment.torch,
+        "python": environment.python_version,
+        "worlds": {str(size): list(devices) for size, devices in setting.worlds.items()},
+        "wheels": [{"filename": wheel.file.name, "sha256": wheel.sha256} for wheel in setting.wheels],
+    }
+
+
+def smoke_document(setting: Setting, checks: Sequence[Check], *, date: str, kind: str) -> dict[str, Any]:
+    """Return the verdict's document: ``PASS`` only where nothing failed and, for smoke, the matrix ran."""
+    missing = unrun(setting, checks) if kind == "smoke" else []
+    verdict = PASS if not missing and not counts(checks)[FAIL] else FAIL
+    return header(setting, date=date, kind=kind) | {
+        "verdict": verdict,
+        "counts": counts(checks),
+        "not_run": missing,
+        "checks": [check.document() for check in checks],
+    }
+
+
+def unrun(setting: Setting, checks: Sequence[Check]) -> list[str]:
+    """List the operations of which no case ran, for each world size."""
+    missing = []
+    for size in setting.worlds:
+        for operation in setting.plan.operations:
+            ran = (
+                check.status != "SKIP" and check.name.startswith(f"{operation.name} ") and f"{size} ranks" in check.name
+                for check in checks
+            )
+            if not any(ran):
+                missing.append(f"{operation.name}, {size} ranks")
+    return missing
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A kept record: its file, what it says it ran on, and whether it is about the locked wheels."""
+
+    file: Path
+    kind: str
+    date: str
+    statement: str
+    verdict: str
+    state: str
+
+
+def evidence(recipe: Recipe) -> list[Evidence]:
+    """List a recipe's kept records; those about other wheels than the lock's are ``stale``."""
+    lock = load_lock(wheels_lock_file(recipe.folder))
+    revision = lock.revision(recipe.revision)
+    locked = [wheel.sha256 for wheel in revision.wheels] if revision else []
+    found = []
+    for file in sorted((recipe.folder / "evidence").glob("*.json")):
+        document = json.loads(file.read_text())
+        if document.get("schema") == SCHEMA and "wheels" in document and "statement" in document:
+            found.append(_evidence(file, document, locked))
+    return found
+
+
+def _evidence(file: Path, document: Mapping[str, Any], locked: Iterable[str]) -> Evidence:
+    return Evidence(
+        file=file,
+        kind=document["kind"],
+        date=document["date"],
+        statement=document["statement"],
+        verdict=document.get("verdict", ""),
+        state=evidence_state(document, locked),
+    )
+
+
+def evidence_state(document: Mapping[str, Any], locked: Iterable[str]) -> str:
+    """Tell whether a record ran every locked wheel: only then is it current."""
+    ran = {wheel["sha256"] for wheel in document["wheels"]}
+    wanted = set(locked)
+    return CURRENT if wanted and wanted <= ran else STALE

@@ -1,0 +1,106 @@
+"""What the console writes where, on a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from forkwheel import cli
+from forkwheel.console import Console
+from forkwheel.errors import PatchError
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_elsewhere_than_on_a_terminal_each_report_is_one_plain_line() -> None:
+    output = io.StringIO()
+    log = Console(stream=output).bind("pkg")
+    with log.stage("fetch"):
+        log.info("x" * 300)
+        log.progress("never shown")
+    lines = output.getvalue().splitlines()
+    assert lines[0] == "[pkg] fetch: started"
+    assert lines[1] == "[pkg] " + "x" * 300
+    assert lines[2].startswith("[pkg] fetch: done in ")
+    assert "\x1b" not in output.getvalue()
+
+
+def test_no_color_is_honoured_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    coloured, plain = Terminal(), Terminal()
+    Console(stream=coloured).line("x", kind="warning")
+    monkeypatch.setenv("NO_COLOR", "1")
+    Console(stream=plain).line("x", kind="warning")
+    assert "\x1b[33m" in coloured.getvalue()
+    assert "\x1b[33m" not in plain.getvalue()
+
+
+def test_json_has_standard_output_for_itself() -> None:
+    output, errors = io.StringIO(), io.StringIO()
+    console = Console(stream=output, error_stream=errors, json_mode=True)
+    console.line("a line")
+    console.table(("a",), [("b",)])
+    console.data({"schema": 1})
+    assert json.loads(output.getvalue()) == {"schema": 1}
+    assert errors.getvalue() == "a line\n"
+
+
+def test_a_table_is_never_cut_short_where_it_may_be_searched() -> None:
+    output = io.StringIO()
+    Console(stream=output).table(("name", "sha256"), [("n" * 90, "f" * 64)])
+    assert "n" * 90 in output.getvalue()
+    assert "f" * 64 in output.getvalue()
+
+
+def test_text_is_not_read_as_markup() -> None:
+    output = io.StringIO()
+    Console(stream=output).line("[bold]x[/bold] [pkg]")
+    assert output.getvalue() == "[bold]x[/bold] [pkg]\n"
+
+
+def test_a_name_that_is_not_utf8_can_be_shown(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w", encoding="utf-8") as output:
+        console = Console(stream=output, error_stream=output)
+        console.line("caf\udce9")
+        console.table(("a",), [("caf\udce9",)])
+        console.error(PatchError("caf\udce9", hint="h"))
+    assert "caf\\udce9" in (tmp_path / "out").read_text()
+
+
+def test_events_are_written_as_they_happen(tmp_path: Path) -> None:
+    log = Console(stream=io.StringIO(), events=tmp_path / "events").bind("pkg")
+    with log.stage("one"):
+        assert (tmp_path / "events").read_text().count("\n") == 1
+    with pytest.raises(ZeroDivisionError), log.stage("two"):
+        raise ZeroDivisionError
+    found = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
+    assert [(item["event"], item["stage"]) for item in found] == [
+        ("start", "one"),
+        ("end", "one"),
+        ("start", "two"),
+        ("failed", "two"),
+    ]
+
+
+def test_an_error_is_two_lines_and_its_exit_code(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORKWHEEL_CACHE", "/dev/null/x")
+    assert cli.run(["build", "--recipe", "no-such-recipe"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: there is no recipe 'no-such-recipe'\nhint: ")
+    assert captured.out == ""
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.run(["--help"])
+    assert caught.value.code == 0
+    output = capsys.readouterr().out
+    assert all(command in output for command in ("build", "lock", "patches", "show", "clear-jit-cache"))
