@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -76,13 +77,13 @@ def patched_trees(
 
 @pytest.fixture(scope="session")
 def cpu_torch_python(store: Store) -> Path:
-    """Return the python of an environment with a CPU torch and what importing FlashInfer needs."""
-    folder = store.path("test-envs", "cpu-torch")
+    """Return the python of an environment with a CPU torch, the real cubin package, and what FlashInfer needs."""
+    requirements = (Path(__file__).parent / "cpu-torch.txt").read_text().split()
+    folder = store.path("test-envs", sha256(" ".join(requirements).encode()).hexdigest()[:12])
     python = folder / "bin" / "python"
     with store.lock("cpu-torch"):
         if not (folder / "complete").exists():
             subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-            requirements = (Path(__file__).parent / "cpu-torch.txt").read_text().split()
             subprocess.run([str(python), "-m", "pip", "install", "--quiet", *requirements], check=True)
             (folder / "complete").touch()
     return python

@@ -207,9 +207,7 @@ def test_environment_moves_the_limit_on_sm120(
 ) -> None:
     monkeypatch.setenv(LIMIT, limit)
 
-    sizes = [
-        size for size in range(1, 17) if auto_enabled(patched, monkeypatch, capability=(12, 0), tp_size=size)
-    ]
+    sizes = [size for size in range(1, 17) if auto_enabled(patched, monkeypatch, capability=(12, 0), tp_size=size)]
 
     assert tuple(sizes) == enabled
 
@@ -276,7 +274,12 @@ def test_one_unreachable_pair_is_enough_to_leave_it_off(patched: Path, monkeypat
 def test_the_gpus_asked_about_are_those_of_the_ranks(patched: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = torch_with((12, 0))
     asked: list[tuple[int, int]] = []
-    torch.cuda.can_device_access_peer = lambda gpu, peer: asked.append((gpu, peer)) or True
+
+    def can_device_access_peer(gpu: int, peer: int) -> bool:
+        asked.append((gpu, peer))
+        return True
+
+    torch.cuda.can_device_access_peer = can_device_access_peer
 
     assert auto_enabled(patched, monkeypatch, capability=(12, 0), torch=torch, base_gpu_id=2, gpu_id_step=3)
     assert asked == [(2, 5), (5, 2)]

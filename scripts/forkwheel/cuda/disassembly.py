@@ -84,7 +84,7 @@ def _chunks(cubin: Cubin) -> Iterator[_Chunk]:
 
 def _count(chunk: _Chunk, tools: ReadingTools) -> dict[str, Counts]:
     indices = ",".join(str(symbol.index) for symbol in chunk.symbols)
-    command = [str(tools.nvdisasm), "-c", "-fun", indices, str(chunk.path)]
+    command = [str(tools.nvdisasm), "-c", "-raw", "-ndf", "-fun", indices, str(chunk.path)]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

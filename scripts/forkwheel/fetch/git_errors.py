@@ -9,7 +9,7 @@ from forkwheel.fetch.masking import mask
 
 PROXY_HINT = "the proxy refused: check the proxy's address and account, and that it admits this host"
 TLS_HINT = "give the certificate authority that signs here: git's http.sslCAInfo, pip's cert, or SSL_CERT_FILE"
-AUTH_HINT = "give git access without a prompt: a credential helper, a key in ssh-agent, or a mirror"
+AUTH_HINT = "give git access without a prompt: a credential helper, a key in ssh-agent and a known host, or a mirror"
 
 # In this order: a lost connection is also what git says after a refused login.
 _KINDS: tuple[tuple[str, type[FetchError], str, str], ...] = (

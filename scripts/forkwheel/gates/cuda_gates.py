@@ -19,7 +19,12 @@ _DEPENDENCY = re.compile(
     r"|\b(?:wait_on_dependent_grids|launch_dependent_grids)\b"
 )
 _TRIVIAL = re.compile(r"\b(?:namespace\s+\w+\s*=\s*[\w:]+|return|using\s+[\w:]+(?:\s*=\s*[^;]+)?)\s*;|[{};\s]")
-_REFUSING = re.compile(r"^\s*(?:static_assert|assert|printf|__trap|asm\s+volatile\s*\(\s*\"(?:brkpt|trap))|#\s*error", re.MULTILINE)
+_REFUSING = re.compile(
+    r"\b(?:static_assert|assert|printf|__trap|asm\s+volatile|__builtin_unreachable|\w*ASSERT|\w*_CHECK)\s*\([^;]*\)\s*;"
+    r"|^\s*#\s*error.*$",
+    re.MULTILINE,
+)
+_INSTRUCTION = re.compile(r"asm\s+volatile\s*\(\s*\"(?!brkpt|trap)")
 _ROUNDS = 3
 
 WHOLE_BODY = "the whole body"
@@ -144,7 +149,7 @@ def contents(file: CppFile, conditional: Conditional, branch: Branch, function: 
         return f"{WHOLE_BODY} of {'kernel ' if function.is_kernel else ''}{function.name}"
     if function is None and branch.defines and not _TRIVIAL.sub("", re.sub(r"^\s*#.*$", "", inside, flags=re.MULTILINE)):
         return f"the macro {branch.defines[0]}"
-    if _REFUSING.match(inside) or re.search(r"^\s*#\s*error", inside, re.MULTILINE):
+    if _only_refuses(inside):
         return "an error"
     if _DEPENDENCY.search(inside):
         statements = inside.count(";")
@@ -154,6 +159,11 @@ def contents(file: CppFile, conditional: Conditional, branch: Branch, function: 
     if re.search(r"\basm\b", inside):
         return "inline assembly"
     return "another way" if len(conditional.branches) > 1 else "a part of the body"
+
+
+def _only_refuses(text: str) -> bool:
+    """Tell whether a section does nothing but complain."""
+    return bool(_REFUSING.search(text)) and not _INSTRUCTION.search(text) and not _TRIVIAL.sub("", _REFUSING.sub("", text))
 
 
 def _is_whole_body(file: CppFile, conditional: Conditional, branch: Branch, function: CppFunction) -> bool:
@@ -167,7 +177,7 @@ def _is_whole_body(file: CppFile, conditional: Conditional, branch: Branch, func
         return False
     for other in conditional.branches:
         rest = "\n".join(file.lines[other.start - 1 : other.end])
-        if other is not branch and _TRIVIAL.sub("", rest) and not _REFUSING.search(rest):
+        if other is not branch and _TRIVIAL.sub("", rest) and not _only_refuses(rest):
             return False
     return bool(_TRIVIAL.sub("", "\n".join(file.lines[branch.start - 1 : branch.end])))
 

@@ -114,12 +114,13 @@ class HostChecks:
         return names
 
     def _assign(self, target: str, text: str, names: dict[str, Value]) -> None:
-        name = _NAME.findall(target)[-1]
+        found = _NAME.findall(target)
+        if not found:
+            return
+        name = found[-1]
         value = self._evaluate(text, names)
         if isinstance(value, Varying) and not holds_unknown(value.values):
             names[name] = value if name not in names else join(names[name], value, text=name)
-        elif name in names and isinstance(value, Varying):
-            names[name] = names[name]
 
     def _evaluate(self, text: str, names: dict[str, Value]) -> Value:
         words = set(_NAME.findall(text))

@@ -154,7 +154,7 @@ class Recorder:
             return
         if isinstance(node, ast.Call):
             self._lists(node, scope, symbol)
-            if holds.startswith("the value") and self._alias(node, value, scope, symbol):
+            if holds.startswith("the value") and self._alias(node, value, scope, symbol, guarded):
                 return
         for child in _inner(node):
             if isinstance(node, (ast.BoolOp, ast.UnaryOp)) and self._is_open(child, scope):
@@ -163,13 +163,13 @@ class Recorder:
             is_test = is_test or isinstance(node, (ast.BoolOp, ast.UnaryOp)) or (isinstance(node, ast.comprehension))
             self.scan(child, scope, symbol, test=is_test, holds=holds or "a choice of a value", guarded=guarded)
 
-    def _alias(self, node: ast.expr, value: Value, scope: Scope, symbol: str) -> bool:
+    def _alias(self, node: ast.expr, value: Value, scope: Scope, symbol: str, guarded: tuple[str, ...]) -> bool:
         """Record a definition of a predicate: something that is called later and then differs."""
         if not isinstance(value, Partial):
             return False
         result = lift(truth, self.interpreter.call(value, [], {}, scope, scope.module.source(node)))
         if self._differs(result):
-            self._record(node, result, scope, symbol, "a predicate", ())
+            self._record(node, result, scope, symbol, "a predicate", guarded)
         return True
 
     def _differs(self, value: Value) -> bool:

@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forkwheel.release.manifest import read_manifest, write_json
 from forkwheel.console import Console
 from forkwheel.errors import GpuCheckError, UsageError
 from forkwheel.gpu.checks import FAIL, PASS, Check
@@ -23,6 +22,7 @@ from forkwheel.gpu.plan import load_plan
 from forkwheel.gpu.ranks import choose_worlds
 from forkwheel.gpu.smoke import Setting
 from forkwheel.recipe import find_recipe, load_recipe
+from forkwheel.release.manifest import read_manifest, write_json
 from forkwheel.tree import sha256_file
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def register(commands: Commands) -> None:
     )
     smoke.add_argument("--controls", action="store_true", help="see that each check fails where it must")
     smoke.add_argument("--stock-wheel", type=Path, metavar="WHEEL", help="the unpatched wheel, for --controls")
+    smoke.add_argument("--stock-object", type=Path, metavar="FILE", help="its object for this GPU, already compiled")
     smoke.set_defaults(run=run_smoke_command)
     bench = commands.add("bench", help="Time the fusion against what would run otherwise, and advise.")
     _common(bench)
@@ -79,7 +80,7 @@ def run_smoke_command(options: argparse.Namespace, console: Console) -> int:
     with _setting(options, console) as setting:
         if options.controls:
             with log.stage("controls"):
-                checks = run_controls(setting, report, stock=options.stock_wheel)
+                checks = run_controls(setting, report, stock=options.stock_wheel, prebuilt=options.stock_object)
         else:
             with log.stage("smoke"):
                 checks = run_smoke(setting, report, only=options.only)

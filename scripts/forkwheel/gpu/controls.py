@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def _planted(setting: Setting) -> Check:
     cache = setting.recipe.package(setting.plan.package).jit_cache
     if cache is None or not cache.prebuilt:
         return skipped("control: a planted object", "the recipe names no place for prebuilt objects")
-    path = setting.environment.site / cache.prebuilt[0].replace("*/*", f"{setting.plan.object}/{setting.plan.object}")
+    path = _prebuilt_path(setting, setting.environment.site)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"not what was built")
     try:
@@ -69,6 +69,12 @@ def _planted(setting: Setting) -> Check:
         path.unlink()
         path.parent.rmdir()
     return _expect("a planted object is named", check, (str(path),))
+
+
+def _prebuilt_path(setting: Setting, site: Path) -> Path:
+    cache = setting.recipe.package(setting.plan.package).jit_cache
+    assert cache is not None
+    return site / cache.prebuilt[0].replace("*/*", f"{setting.plan.object}/{setting.plan.object}")
 
 
 def _lost_stores(setting: Setting) -> Check:
@@ -104,7 +110,7 @@ def _stopped(setting: Setting, wanted: Mapping[str, Any]) -> Check:
     operation, case = case_of(setting.plan, wanted)
     many = tuple(case | {"seed": case["seed"] + number} for number in range(400))
     judged = run_cases(
-        setting, operation, min(setting.worlds), many, settings={}, interfere=stop_once(stop), limits=_QUICK
+        setting, operation, min(setting.worlds), many, settings={}, interfere=stop, limits=_QUICK, most_broken=1
     )
     last = next((item for item in judged if item.status == FAIL), judged[-1])
     return _expect(
@@ -114,27 +120,18 @@ def _stopped(setting: Setting, wanted: Mapping[str, Any]) -> Check:
     )
 
 
-def stop_once(action: Callable[[RankGroup], None]) -> Callable[[RankGroup], None]:
-    """Let an action disturb only the first group of ranks."""
-    first: list[RankGroup] = []
-
-    def interfere(group: RankGroup) -> None:
-        first.append(group)
-        if group is first[0]:
-            action(group)
-
-    return interfere
-
-
 def _stock(
     setting: Setting, stock: Path, wanted: Mapping[str, Mapping[str, Any]], prebuilt: Path | None
 ) -> list[Check]:
     """Install the unpatched wheel and see it fail where the series mends it."""
     wheels = (TestedWheel(stock.resolve(), sha256_file(stock)),)
     folder = setting.work / "stock"
-    environment = make_environment(
-        folder / "env", base=setting.environment.python, wheels=wheels, needs=dict(setting.plan.needs)
-    )
+    base = setting.environment.python
+    environment = make_environment(folder / "env", base=base, wheels=wheels, needs=dict(setting.plan.needs))
+    if prebuilt is not None:
+        place = _prebuilt_path(setting, environment.site)
+        place.parent.mkdir(parents=True)
+        place.write_bytes(prebuilt.read_bytes())
     other = replace(setting, environment=environment, wheels=wheels, work=folder)
     checks = []
     if "failing" in wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -113,7 +114,8 @@ def _pip(python: Path, *arguments: str) -> list[str]:
 
 
 def _run(command: list[str], what: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:]
         raise UsageError(f"{what}: {' '.join(last)}", hint=f"run it by hand to see more: {' '.join(command)}")

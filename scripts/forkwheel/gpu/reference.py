@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: Largest ‖out − ref‖ / ‖ref‖ over all rows. Rounding to the type at each of the two or three
+#: Largest ‖out - ref‖ / ‖ref‖ over all rows. Rounding to the type at each of the two or three
 #: steps (and once for each rank, where sums are kept in the type) stays below a third of it.
 BOUNDS: Mapping[str, float] = {"float16": 2e-3, "bfloat16": 1.2e-2, "float32": 1e-5, "fp8": 4e-2, "fp4": 0.15}
 
@@ -34,7 +34,7 @@ def expected(inputs: Sequence[Any], residual: Any, gamma: Any, epsilon: float) -
 
 
 def errors(out: Any, reference: Any) -> tuple[float, float]:
-    """Return ‖out − ref‖ / ‖ref‖ over everything, and the largest of any one row; NaN never passes."""
+    """Return ‖out - ref‖ / ‖ref‖ over everything, and the largest of any one row; NaN never passes."""
     difference = ((out - reference) ** 2).sum(axis=-1)
     size = (reference**2).sum(axis=-1)
     tiny = 1e-300

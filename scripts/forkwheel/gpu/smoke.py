@@ -1,4 +1,4 @@
-"""The smoke run: does the fork compile, load, run and compute the right thing on this machine?"""
+"""The smoke run: see whether the fork compiles, loads, runs and computes the right thing here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Setting:
     wheels: tuple[TestedWheel, ...]
     worlds: Mapping[int, tuple[int, ...]]
     work: Path
-    limits: Limits = Limits()
+    limits: Limits
 
     @property
     def variables(self) -> dict[str, str]:
@@ -72,7 +72,7 @@ def run_smoke(setting: Setting, report: Report, *, only: Sequence[str] = ()) -> 
 
 
 def preflight_checks(setting: Setting) -> Iterator[Check]:
-    """Yield the preflight's checks; nothing unknown is loaded, and no kernel runs, before what they look at is clean."""
+    """Yield the preflight's checks; no object is loaded that the tested wheels do not know."""
     machine, environment, variables = setting.machine, setting.environment, setting.variables
     yield preflight.gpus(machine)
     yield preflight.versions(machine, environment, preflight.toolkit_version(variables))
@@ -110,8 +110,9 @@ def run_cases(
     settings: Mapping[str, Any],
     interfere: Any = None,
     limits: Limits | None = None,
+    most_broken: int = _MOST_BROKEN,
 ) -> list[Judged]:
-    """Run cases of an operation in ranks; after a few broken groups the rest is left unrun."""
+    """Run cases of an operation in ranks; after ``most_broken`` broken groups the rest is left unrun."""
     shapes = setting.plan.shapes
     job = Job(
         python=setting.environment.python,
@@ -138,7 +139,7 @@ def run_cases(
             break
         judged.append(judge(wanted[outcome.case], outcome))
         broken += outcome.status != PASSED
-        if broken >= _MOST_BROKEN:
+        if broken >= most_broken:
             break
     return judged
 

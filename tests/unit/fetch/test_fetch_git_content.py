@@ -348,7 +348,7 @@ def test_nested_submodules_count_only_when_listed(repository, surroundings, pack
     assert (root / "3rdparty/x/sub/deep.h").is_file() == listed
 
 
-@pytest.mark.parametrize("url", ["ext::sh -c touch% /tmp/x", "--upload-pack=x", "/srv/repository", "file:///srv/x"])
+@pytest.mark.parametrize("url", ["ext::sh -c touch% /var/x", "--upload-pack=x", "/srv/repository", "file:///srv/x"])
 def test_submodule_urls_of_a_remote_repository_are_checked(
     repository, surroundings, package, tmp_path, serve, smart_http, url
 ):

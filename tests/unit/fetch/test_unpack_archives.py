@@ -123,7 +123,7 @@ def refused(archive: Path, tmp_path: Path, message: str) -> None:
         ([link("d/k", "."), link("d/l", "k/../../x")], "leaves the tree"),
         ([link("d/k", "."), link("d/l", "k/../x")], None),
         ([link("d/sub/k", ".."), link("d/l", "sub/k/../x")], "leaves the tree"),
-        ([link("d/l", "/tmp"), member("d/l/x")], "leaves the tree"),
+        ([link("d/l", "/var"), member("d/l/x")], "leaves the tree"),
         ([link("d/l", "elsewhere"), member("d/l/x")], "there twice"),
         ([link("d/l", "a"), member("d/l")], "there twice"),
         ([link("d/h", "/etc/passwd", tarfile.LNKTYPE)], "does not stay"),

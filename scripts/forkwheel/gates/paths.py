@@ -1,0 +1,248 @@
+"""Follow the calls from entry points to the gates, through Python and into C++."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+from forkwheel.errors import UsageError
+from forkwheel.gates.cpp_graph import CppGraph
+from forkwheel.gates.interpret import Interpreter, imported
+from forkwheel.gates.model import Entry, Gate, Layer, Step
+from forkwheel.gates.modules import Module
+from forkwheel.gates.objects import Bound, ClassRef, FunctionRef, Instance, Scope
+from forkwheel.gates.python_gates import functions_of
+from forkwheel.gates.values import Unknown, Value
+
+_MOST = 20000  # functions followed
+
+DEFINITIONS = frozenset({"definition", "result"})
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a function of Python leads to: functions, module variables, and names in C++."""
+
+    functions: tuple[FunctionRef, ...]
+    variables: tuple[tuple[Module, str], ...]
+    foreign: tuple[str, ...]
+
+
+class Paths:
+    """Orders gates by how they are reached from the entries."""
+
+    def __init__(self, interpreter: Interpreter, graph: CppGraph) -> None:
+        self.interpreter = interpreter
+        self.graph = graph
+        self.exports = graph.exports()
+        self.reached: dict[str, int] = {}  # Python functions, by key
+        self.variables: dict[tuple[str, str, str], int] = {}  # root, path, name
+        self.foreign: dict[tuple[str, str, str, int], int] = {}  # functions of C++
+
+    def follow(self, entries: Sequence[Entry]) -> None:
+        """Walk from the entries that are followed whole."""
+        queue: deque[tuple[FunctionRef, int]] = deque()
+        for entry in entries:
+            function = self.entry(entry)
+            if entry.concerns is None:
+                queue.append((function, 0))
+        while queue and len(self.reached) < _MOST:
+            function, distance = queue.popleft()
+            if function.key in self.reached:
+                continue
+            self.reached[function.key] = distance
+            found = self._uses(function)
+            for module, name in found.variables:
+                queue.extend((each, distance + 2) for each in self._variable(module, name, distance + 1))
+            queue.extend((each, distance + 1) for each in found.functions)
+            for name in found.foreign:
+                self._cross(name, distance + 1)
+
+    def entry(self, entry: Entry) -> FunctionRef:
+        """Find an entry's function; raise UsageError, with names like it, where there is none."""
+        module_name, _, qualified = entry.symbol.partition(":")
+        module = self.interpreter.modules.by_name.get(module_name)
+        if module is None:
+            near = difflib.get_close_matches(module_name, self.interpreter.modules.by_name, n=3)
+            raise UsageError(
+                f"entry {entry.symbol!r}: there is no module {module_name}",
+                hint=f"like it: {', '.join(near)}" if near else "write it as package.module:function",
+            )
+        known = {function.key.partition(":")[2]: function for function in functions_of(module)}
+        if qualified not in known:
+            near = difflib.get_close_matches(qualified, known, n=3)
+            raise UsageError(
+                f"entry {entry.symbol!r}: {module.path} has no function {qualified}",
+                hint=f"like it: {', '.join(near)}" if near else "write it as package.module:Class.function",
+            )
+        return known[qualified]
+
+    def _cross(self, name: str, distance: int) -> None:
+        for file, function in self.exports.get(name, ()):
+            for node, calls in self.graph.reach(file, function).items():
+                self.foreign[node] = min(distance + calls, self.foreign.get(node, distance + calls))
+
+    def _variable(self, module: Module, name: str, distance: int) -> Iterator[FunctionRef]:
+        key = (module.root, module.path, name)
+        if key in self.variables:
+            return
+        self.variables[key] = distance
+        for binding in module.bindings.get(name, ()):
+            if isinstance(binding.node, (ast.Assign, ast.AnnAssign)) and binding.node.value is not None:
+                found = self._names(binding.node.value, Scope(module, {}, key=f"{module.name}:"))
+                yield from found.functions
+                for inner, other in found.variables:
+                    yield from self._variable(inner, other, distance + 1)
+
+    def _uses(self, function: FunctionRef) -> Found:
+        scope = Scope(function.module, self.interpreter.parameters(function), function.outer, function.owner, function.key)
+        for node in _own(function.node):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                scope.names.update({n: self.interpreter.dotted(t) for n, t in imported(function.module, node)})
+        return self._names(function.node, scope, nested=_nested(function, scope))
+
+    def _names(self, root: ast.AST, scope: Scope, nested: dict[str, FunctionRef] | None = None) -> Found:
+        functions: dict[str, FunctionRef] = {}
+        variables: dict[tuple[Module, str], None] = {}
+        foreign: dict[str, None] = {}
+        for node in _own(root):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                for each in self._called(node.func, scope, foreign):
+                    functions[each.key] = each
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                if nested and node.id in nested:
+                    functions[nested[node.id].key] = nested[node.id]
+                elif node.id not in scope.names or not isinstance(scope.names[node.id], Unknown):
+                    self._mention(node, scope, functions, variables)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                self._mention(node, scope, functions, variables)
+        return Found(tuple(functions.values()), tuple(variables), tuple(foreign))
+
+    def _mention(
+        self,
+        node: ast.Name | ast.Attribute,
+        scope: Scope,
+        functions: dict[str, FunctionRef],
+        variables: dict[tuple[Module, str], None],
+    ) -> None:
+        home = self._home(node, scope)
+        if home is not None:
+            variables[home] = None
+        value = self.interpreter.evaluate(node, scope) if isinstance(node, ast.Name) or _is_chain(node) else None
+        for function in _functions_in(value):
+            functions[function.key] = function
+
+    def _home(self, node: ast.Name | ast.Attribute, scope: Scope) -> tuple[Module, str] | None:
+        """Return the module and the name under which a variable is defined, following imports."""
+        if not isinstance(node, ast.Name):
+            return None
+        module, name = scope.module, node.id
+        for _ in range(8):
+            bindings = module.bindings.get(name)
+            if not bindings:
+                star = next((s for s in map(self.interpreter.modules.by_name.get, module.stars) if s and name in s.bindings), None)
+                if star is None:
+                    return None
+                module = star
+                continue
+            if bindings[-1].kind != "import":
+                return (module, name) if isinstance(bindings[-1].node, (ast.Assign, ast.AnnAssign)) else None
+            found = self.interpreter.modules.find(bindings[-1].target)
+            if found is None or not found[1] or "." in found[1]:
+                return None
+            module, name = found
+        return None
+
+    def _called(self, node: ast.Attribute, scope: Scope, foreign: dict[str, None]) -> Iterator[FunctionRef]:
+        """Yield what a method call may mean, where the receiver is made by a call of a known function."""
+        if isinstance(node.value, ast.Call) and isinstance(node.value.func, (ast.Name, ast.Attribute)):
+            maker = self.interpreter.evaluate(node.value.func, scope)
+            for function in _functions_in(maker):
+                inner = _nested(function, Scope(function.module, {}, key=function.key))
+                if node.attr in inner:
+                    yield inner[node.attr]
+                    return
+        if node.attr in self.exports:
+            value = self.interpreter.evaluate(node.value, scope) if _is_chain(node.value) else Unknown("")
+            if isinstance(value, Unknown):
+                foreign[node.attr] = None
+
+    def steps(self, gates: Iterable[Gate], entries: Sequence[Entry], layers: Sequence[Layer]) -> tuple[Step, ...]:
+        """Return the gates on the path, ordered by layer, then by distance."""
+        starts = {entry.symbol for entry in entries if entry.concerns is None}
+        steps = []
+        for gate in gates:
+            distance = self._distance(gate, entries)
+            if distance is not None:
+                counts = gate.kind not in DEFINITIONS or (gate.kind == "result" and gate.symbol in starts)
+                steps.append(Step(gate, layer_of(gate, layers), distance, counts))
+        order = {layer.name: index for index, layer in enumerate(layers)}
+        last = len(order)
+        return tuple(sorted(steps, key=lambda s: (order.get(s.layer, last), s.layer, s.distance, s.gate.place)))
+
+    def _distance(self, gate: Gate, entries: Sequence[Entry]) -> int | None:
+        for entry in entries:
+            if entry.concerns and gate.symbol == entry.symbol and entry.concerns in gate.guarded:
+                return 0
+        if gate.kind in ("preprocessor", "host"):
+            return min((d for node, d in self.foreign.items() if self._holds(node, gate)), default=None)
+        if gate.symbol.endswith(":"):
+            key = (gate.place.root, gate.place.path)
+            return min((self.variables[(*key, name)] for name in gate.guarded if (*key, name) in self.variables), default=None)
+        return self.reached.get(gate.symbol)
+
+    def _holds(self, node: tuple[str, str, str, int], gate: Gate) -> bool:
+        root, path, name, first = node
+        if (root, path) != (gate.place.root, gate.place.path) or name != gate.symbol:
+            return False
+        function = next(f for f in self.graph.files[(root, path)].syntax.functions if f.first == first)
+        return function.first <= gate.place.line <= function.last
+
+
+def layer_of(gate: Gate, layers: Sequence[Layer]) -> str:
+    """Name the layer of a gate: the first whose files match, else one by the gate's kind."""
+    for layer in layers:
+        if any(fnmatch(gate.place.path, pattern) for pattern in layer.files):
+            return layer.name
+    return {"preprocessor": "device code", "host": "host code", "list": "architecture list"}.get(gate.kind, "Python")
+
+
+def _functions_in(value: Value) -> Iterator[FunctionRef]:
+    if isinstance(value, FunctionRef):
+        yield value
+    elif isinstance(value, Bound):
+        yield value.function
+    elif isinstance(value, (ClassRef, Instance)):
+        cls = value.cls if isinstance(value, Instance) else value
+        for node in cls.node.body if isinstance(value, ClassRef) else ():
+            if isinstance(node, ast.FunctionDef) and node.name in ("__init__", "__post_init__"):
+                yield FunctionRef(cls.module, node, f"{cls.module.name}:{cls.name}.{node.name}", owner=cls)
+
+
+def _is_chain(node: ast.AST) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _nested(function: FunctionRef, scope: Scope) -> dict[str, FunctionRef]:
+    found = {}
+    for node in ast.walk(function.node):
+        if isinstance(node, ast.FunctionDef) and node is not function.node:
+            found[node.name] = FunctionRef(function.module, node, f"{function.key}.{node.name}", function.owner, scope)
+    return found
+
+
+def _own(root: ast.AST) -> Iterator[ast.AST]:
+    """Walk a function without the bodies of those nested in it, and without its decorators."""
+    body = root.body if isinstance(root, (ast.FunctionDef, ast.AsyncFunctionDef)) else [root]
+    queue = deque(body)
+    while queue:
+        node = queue.popleft()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            queue.extend(ast.iter_child_nodes(node))
