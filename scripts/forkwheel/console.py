@@ -131,10 +131,10 @@ class Console:
             if self._progress is None:
                 self._progress = Progress(
                     SpinnerColumn(),
-                    TextColumn("{task.fields[package]}"),
-                    TextColumn("{task.description}"),
+                    TextColumn("{task.fields[package]}", markup=False),
+                    TextColumn("{task.description}", markup=False),
                     TimeElapsedColumn(),
-                    TextColumn("{task.fields[detail]}"),
+                    TextColumn("{task.fields[detail]}", markup=False),
                     console=self._rich,
                     transient=True,
                 )

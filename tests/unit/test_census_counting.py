@@ -43,7 +43,6 @@ def test_instructions_are_counted_by_kernel() -> None:
     first, second = counts["_Z5firstPf"], counts["second"]
     assert (first.instructions, first.waits, first.launches, first.local) == (7, 1, 1, 2)
     assert (second.instructions, second.waits, second.launches, second.local) == (2, 0, 0, 0)
-    assert {first.target, second.target} == {"sm_120a"}
 
 
 @pytest.mark.parametrize(

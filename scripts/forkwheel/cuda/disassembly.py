@@ -18,6 +18,8 @@ _CHUNK = 2_500_000
 
 _SECTION = b"//--------------------- .text."
 _INSTRUCTION = b"        /*"
+_NAMED_TARGET = re.compile(r"\.(sm_\w+)\.cubin$")
+_PRINTED_TARGET = re.compile(r"^\t\.target\t(\w+)", re.MULTILINE)
 _USAGE = re.compile(
     r"^ Function (?P<name>\S+):\n\s+REG:(?P<registers>\d+) STACK:(?P<stack>\d+) SHARED:(?P<shared>\d+)", re.M
 )
@@ -27,7 +29,6 @@ _USAGE = re.compile(
 class Counts:
     """What was counted in one kernel; ``local`` are loads and stores of local memory."""
 
-    target: str
     instructions: int = 0
     waits: int = 0
     launches: int = 0
@@ -97,9 +98,8 @@ def _count(chunk: _Chunk, tools: ReadingTools) -> dict[str, Counts]:
 
 def count_lines(lines: Iterable[bytes]) -> dict[str, Counts]:
     """Count, by kernel, the instructions in what ``nvdisasm -c`` prints."""
-    target = ""
     counts: dict[str, Counts] = {}
-    current = Counts(target)
+    current = Counts()
     for line in lines:
         if line.startswith(_INSTRUCTION):
             current.instructions += 1
@@ -111,10 +111,25 @@ def count_lines(lines: Iterable[bytes]) -> dict[str, Counts]:
                 current.local += 1
         elif line.startswith(_SECTION):
             name = line[len(_SECTION) :].split(b" ", 1)[0].decode()
-            current = counts.setdefault(name, Counts(target))
-        elif line.startswith(b"\t.target\t"):
-            target = line.split(b"\t")[2].strip().decode()
+            current = counts.setdefault(name, Counts())
     return counts
+
+
+def target_of(cubin: Cubin, *, tools: ReadingTools) -> str:
+    """Return what a cubin was compiled for, such as ``sm_120a``: cuobjdump names it, and nvdisasm otherwise."""
+    if named := _NAMED_TARGET.search(cubin.path.name):
+        return named[1]
+    smallest = min(cubin.kernels, key=lambda symbol: symbol.size, default=None)
+    options = ["-fun", str(smallest.index)] if smallest else []
+    result = subprocess.run(
+        [str(tools.nvdisasm), "-c", *options, str(cubin.path)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    printed = _PRINTED_TARGET.search(result.stdout)
+    return printed[1] if printed else ""
 
 
 def usage(cubin: Cubin, *, tools: ReadingTools) -> dict[str, Usage]:

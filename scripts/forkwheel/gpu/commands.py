@@ -142,8 +142,10 @@ def _setting(options: argparse.Namespace, console: Console) -> Iterator[Setting]
         gpus=len(machine.devices),
         ranks_per_gpu=options.ranks_per_gpu,
     )
-    work = options.work.absolute() if options.work else Path(tempfile.mkdtemp(prefix="forkwheel-gpu-"))
-    work.mkdir(parents=True, exist_ok=True)
+    if options.work:
+        options.work.mkdir(parents=True, exist_ok=True)
+    # A folder of its own each time: nothing that an earlier run compiled is used.
+    work = Path(tempfile.mkdtemp(prefix="forkwheel-gpu-", dir=options.work)).absolute()
     try:
         wheels = find_wheels(options.wheels, manifest)
         wheels += tuple(TestedWheel(file.resolve(), sha256_file(file)) for file in options.with_wheel)
