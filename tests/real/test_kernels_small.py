@@ -312,3 +312,12 @@ def test_the_installed_toolkit_serves_too(built: KernelBuild, shop: KernelShop, 
     )
 
     assert made.modules[0].device == built.modules[0].device
+
+
+def test_a_cubin_by_itself_tells_its_target(built: KernelBuild, shop: KernelShop, tmp_path: Path) -> None:
+    tools = reading_tools(shop.lock, store=shop.store, log=shop.log)
+    command = [str(tools.cuobjdump), "-xelf", "all", str(built.modules[0].path.resolve())]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "demo_ops.1.sm_120a.cubin").rename(tmp_path / "lying.sm_90a.cubin")
+
+    assert census([tmp_path / "lying.sm_90a.cubin"], tools=tools).targets == ("sm_120a",)

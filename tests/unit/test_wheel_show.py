@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
@@ -152,4 +153,4 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, name: str, conten
     with pytest.raises(VerificationError, match=message) as caught:
         show_wheel(wheel)
 
-    assert "/tmp" not in caught.value.message.replace(str(tmp_path), "")
+    assert tempfile.gettempdir() not in caught.value.message.replace(str(tmp_path), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import warnings
 import zipfile
@@ -133,6 +134,24 @@ def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(VerificationError, match=r"demo-1.0-py3-none-any.whl: no such file"):
         verify_wheel(tmp_path / "demo-1.0-py3-none-any.whl", must_contain={})
+
+
+def test_a_folder_is_no_wheel(tmp_path: Path) -> None:
+    (tmp_path / "demo-1.0-py3-none-any.whl").mkdir()
+
+    with pytest.raises(VerificationError, match="cannot be read: Is a directory"):
+        verify_wheel(tmp_path / "demo-1.0-py3-none-any.whl", must_contain={})
+
+
+def test_a_flipped_byte_of_the_archives_directory_is_no_crash(tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path, {f"demo-1.0.dist-info/{name}": name.encode() for name in ("METADATA", "WHEEL")})
+    content = wheel.read_bytes()
+    start = content.index(b"PK\1\2")
+
+    for position in range(start, len(content)):
+        wheel.write_bytes(content[:position] + bytes([content[position] ^ 0xFF]) + content[position + 1 :])
+        with contextlib.suppress(VerificationError):  # some bytes, such as a time's, mean nothing to a wheel
+            verify_wheel(wheel, must_contain={})
 
 
 def test_another_file_name_is_refused(tmp_path: Path) -> None:

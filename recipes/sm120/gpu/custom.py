@@ -36,7 +36,17 @@ class Driver:
     def unsupported(self, case):
         if case["shot"] == "two-shot" and case["tokens"] <= self.rank.world_size:
             return "two-shot needs more tokens than ranks"
+        if self.lamport(case) and not self.whole_warps(case):
+            return "the Lamport kernel rounds a token's threads up to whole warps, and reads beyond the token"
         return None
+
+    def whole_warps(self, case):
+        """Tell whether the Lamport launch has exactly one thread for each 16 bytes of a token."""
+        threads = case["hidden"] // 8
+        warps = -(-threads // 32)
+        least = 4 if case["hidden"] >= 4096 else 32 if self.rank.world_size == 2 else 16
+        blocks = min(-(-warps // least), 8)
+        return warps // blocks * 32 * blocks == threads
 
     def lamport(self, case):
         return (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from forkwheel.cli import Commands
-from forkwheel.console import Console
+from forkwheel.console import Console, Log
 from forkwheel.cuda.census import Census, census, census_document
 from forkwheel.cuda.census_report import COLUMNS, change_rows, changed_kernels, family_rows
 from forkwheel.cuda.census_rules import check_rules
@@ -17,6 +17,7 @@ from forkwheel.cuda.kernel_config import kernels_file, load_kernels
 from forkwheel.cuda.kernel_documents import kernels_document, observed_document
 from forkwheel.cuda.kernel_wheel import KernelOptions, KernelWheel, make_kernel_wheel
 from forkwheel.cuda.kernels import reading_tools
+from forkwheel.cuda.kernels_lock import load_kernels_lock, locked_kernels
 from forkwheel.cuda.targets import parse_targets
 from forkwheel.cuda.toolchain import KINDS, LOCKED, load_toolchain_lock
 from forkwheel.fetch import FetchContext, parse_mirrors
@@ -25,7 +26,7 @@ from forkwheel.projection import write_generated
 from forkwheel.recipe import SOURCE_KINDS, Recipe, find_recipe, load_recipe
 from forkwheel.release.manifest import write_json
 from forkwheel.sources import patched_tree
-from forkwheel.store import Store, write_whole
+from forkwheel.store import Store, copy_whole, write_whole
 
 _RECIPES = Path("recipes")
 
@@ -36,6 +37,7 @@ def register(commands: Commands) -> None:
     kernels.add_argument("--recipe", required=True, help="name or path of the recipe")
     kernels.add_argument("--out", type=Path, default=Path("dist"), help="output folder (default: dist)")
     kernels.add_argument("--source", choices=SOURCE_KINDS, help="use this kind of source only")
+    kernels.add_argument("--lock", action="store_true", help="record the kernels in the recipe's kernels.lock.toml")
     kernels.add_argument("--mirror", action="append", default=[], metavar="URL=PATH", help="fetch a git URL from there")
     add_kernel_options(kernels)
     kernels.set_defaults(run=_kernels)
@@ -85,7 +87,7 @@ def _kernels(options: argparse.Namespace, console: Console) -> int:
     shop = open_workshop(recipe, context=context, console=console)
     package = recipe.package(load_kernels(kernels_file(recipe.folder)).package)
     plan = next(plan for plan in plan_all(shop, kind=options.source) if plan.package is package)
-    with patched_tree(package, context=context, kind=options.source) as patched:
+    with patched_tree(package, context=context, kind=options.source) as patched, shop.store.temporary() as work:
         tree = write_generated(patched.tree, package, version=plan.version)
         made = make_kernel_wheel(
             tree.root,
@@ -95,11 +97,25 @@ def _kernels(options: argparse.Namespace, console: Console) -> int:
             options=kernel_options(options),
             store=shop.store,
             log=log,
-            dest=options.out,
+            dest=work,
         )
+        _compare(made, recipe, version=plan.version, record=options.lock, log=log)
+        copy_whole(made.wheel.path, options.out / made.wheel.filename)
     _write_records(made, options.out, recipe)
     _show(made, console, seconds=time.monotonic() - started)
     return 0
+
+
+def _compare(made: KernelWheel, recipe: Recipe, *, version: str, record: bool, log: Log) -> None:
+    """Compare with the recipe's lock, or record there; a fast or foreign build has no place in it."""
+    if made.build.fast or [target.name for target in made.build.targets] != [recipe.target]:
+        return
+    lock = load_kernels_lock(recipe.folder)
+    build = locked_kernels(made.build, made.wheel, version=version)
+    log.info(lock.compared(build))
+    if record:
+        lock.with_build(build).write()
+        log.info(f"recorded in {lock.file.name}")
 
 
 def _write_records(made: KernelWheel, out: Path, recipe: Recipe) -> None:

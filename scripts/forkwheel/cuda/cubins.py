@@ -56,10 +56,14 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Cubin:
-    """One ELF file of device code; ``label`` says where it came from."""
+    """One ELF file of device code.
+
+    ``label`` says where it came from, ``named_target`` what cuobjdump named it for, or "".
+    """
 
     label: str
     path: Path
+    named_target: str
     sha256: str
     kernels: tuple[Symbol, ...]
 
@@ -107,7 +111,7 @@ def _cubins_of(file: Path, label: str, folder: Path, tools: ReadingTools) -> lis
     if header[:4] != _ELF_MAGIC or len(header) < _HEADER.size:
         raise VerificationError(f"{label} is not an ELF file", hint="name a wheel, .so, .o or .cubin")
     if _HEADER.unpack(header)[2] == _CUDA_MACHINE:
-        return [_cubin(file, label)]
+        return [_cubin(file, label, "")]
     extracted = folder / f"of-{len(list(folder.iterdir()))}"
     extracted.mkdir()
     result = subprocess.run(
@@ -121,7 +125,7 @@ def _cubins_of(file: Path, label: str, folder: Path, tools: ReadingTools) -> lis
     paths = sorted(extracted.glob("*.cubin"), key=_number)
     if result.returncode and "does not contain device code" not in result.stdout + result.stderr:
         raise VerificationError(f"{label} cannot be read: {result.stderr.strip()[-300:]}", hint="compile it again")
-    return [_cubin(path, f"{label}#{number}") for number, path in enumerate(paths, 1)]
+    return [_cubin(path, f"{label}#{number}", path.name.rsplit(".", 2)[1]) for number, path in enumerate(paths, 1)]
 
 
 def _number(cubin: Path) -> int:
@@ -130,12 +134,12 @@ def _number(cubin: Path) -> int:
     return int(position) if position.isdigit() else 0
 
 
-def _cubin(path: Path, label: str) -> Cubin:
+def _cubin(path: Path, label: str, target: str) -> Cubin:
     try:
         kernels = tuple(_kernels(path.read_bytes()))
     except (struct.error, IndexError, ValueError) as error:
         raise VerificationError(f"{label} is not a sound ELF file: {error}", hint="compile it again") from error
-    return Cubin(label, path, sha256_file(path), kernels)
+    return Cubin(label, path, target, sha256_file(path), kernels)
 
 
 def without_intermediate_code(cubin: Cubin) -> Path:

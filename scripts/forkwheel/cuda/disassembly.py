@@ -18,7 +18,6 @@ _CHUNK = 2_500_000
 
 _SECTION = b"//--------------------- .text."
 _INSTRUCTION = b"        /*"
-_NAMED_TARGET = re.compile(r"\.(sm_\w+)\.cubin$")
 _PRINTED_TARGET = re.compile(r"^\t\.target\t(\w+)", re.MULTILINE)
 _USAGE = re.compile(
     r"^ Function (?P<name>\S+):\n\s+REG:(?P<registers>\d+) STACK:(?P<stack>\d+) SHARED:(?P<shared>\d+)", re.M
@@ -117,8 +116,8 @@ def count_lines(lines: Iterable[bytes]) -> dict[str, Counts]:
 
 def target_of(cubin: Cubin, *, tools: ReadingTools) -> str:
     """Return what a cubin was compiled for, such as ``sm_120a``: cuobjdump names it, and nvdisasm otherwise."""
-    if named := _NAMED_TARGET.search(cubin.path.name):
-        return named[1]
+    if cubin.named_target:
+        return cubin.named_target
     smallest = min(cubin.kernels, key=lambda symbol: symbol.size, default=None)
     options = ["-fun", str(smallest.index)] if smallest else []
     result = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -53,15 +54,25 @@ class PrebuiltWheel:
 
 @dataclass(frozen=True)
 class Split:
-    """A unit that is compiled as several, of the same kernels, to shorten the longest compilation.
+    """How a unit is split: a part for each of ``types``, which instantiates ``functions`` of ``header``.
 
-    ``prelude`` is put before the unit's own source, so that it leaves out what each of
-    ``parts`` (name, source text) instantiates instead.
+    A function is written as its explicit instantiation in ``namespace``, with ``{type}`` for the type.
     """
 
     unit: str
-    prelude: str
-    parts: tuple[tuple[str, str], ...]
+    header: str
+    namespace: str
+    functions: tuple[str, ...]
+    types: tuple[str, ...]
+
+    def declarations(self, types: Sequence[str], *, keyword: str) -> str:
+        """Write the instantiations for ``types`` after a keyword: ``template`` or ``extern template``."""
+        lines = [f"{keyword} {function.replace('{type}', name)};\n" for name in types for function in self.functions]
+        return f'#include "{self.header}"\n\nnamespace {self.namespace} {{\n{"".join(lines)}}}\n'
+
+    def part(self, type_name: str) -> str:
+        """Name the part of a type: ``unit.half.cu``."""
+        return f"{Path(self.unit).stem}.{type_name.strip('_')}.cu"
 
 
 @dataclass(frozen=True)
@@ -159,9 +170,15 @@ def _evaluation(section: Section) -> Evaluation:
 
 
 def _split(section: Section) -> Split:
-    split = Split(unit=section.string("unit"), prelude=section.string("prelude"), parts=section.mapping("parts"))
-    if not split.parts:
-        section.fail(f"the split of {split.unit} has no parts", hint="add NAME = SOURCE TEXT to its `parts`")
+    split = Split(
+        unit=section.string("unit"),
+        header=section.string("header"),
+        namespace=section.string("namespace", pattern=r"\w+(?:::\w+)*", what="a namespace such as a::b"),
+        functions=section.strings("functions"),
+        types=section.strings("types"),
+    )
+    if not split.functions or not split.types:
+        section.fail(f"the split of {split.unit} has no functions or no types", hint="name both")
     section.finish()
     return split
 

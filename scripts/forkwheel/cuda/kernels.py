@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from forkwheel.cuda.specification import (
     stage_inputs,
     with_option,
 )
+from forkwheel.cuda.splitting import check_splits, split_units
 from forkwheel.cuda.targets import Target
 from forkwheel.cuda.toolchain import Toolchain
 from forkwheel.errors import UsageError
@@ -104,6 +106,9 @@ def build_kernels(
             found = evaluate(
                 root, kernels=shop.kernels, modules=names, targets=targets, toolchain=shop.toolchain, python=python
             )
+        if modules is None:
+            check_splits(shop.kernels.splits, found, file=shop.kernels.file)
+        found = tuple(split_units(root, module, shop.kernels.splits) for module in found)
         if fast:
             found = tuple(with_option(module, "--split-compile=0") for module in found)
         parts = _parts(root, found, shop=shop, targets=targets, fast=fast)
@@ -248,6 +253,7 @@ def _parts(
     commands += [recorded(module.link, toolchain=shop.toolchain) for module in modules]
     parts = {
         "format": str(KERNEL_FORMAT),
+        "machine": platform.machine(),
         "targets": " ".join(target.name for target in targets),
         "sources": digest_of(read_entry(tree / name, name) for name in names),
         "commands": sha256("\n".join(commands).encode()).hexdigest(),

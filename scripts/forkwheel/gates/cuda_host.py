@@ -24,13 +24,16 @@ _ATTRIBUTE = re.compile(
 _PROPERTIES = re.compile(r"\b(?:cudaDeviceProp|hipDeviceProp_t)\s*[&*]?\s*(?:const\s*)?[&*]?\s*(\w+)|\bauto\s*[&*]?\s*(\w+)\s*=[^;]*[dD]evicePropert")
 _PAIR = re.compile(r"\bauto\s*&?\s*\[\s*(\w+)\s*,\s*(\w+)\s*\]\s*=\s*([^;]+);")
 _ASSIGNED = re.compile(r"(?<![\w.>=!<])((?:this\s*->\s*|\w+\s*\.\s*)?\w+)\s*(?<![=!<>+\-*/|&^])=(?!=)\s*([^;{}]+);")
-_DECLARED = re.compile(r"\b(?:int|auto|unsigned|uint32_t|int32_t|int64_t|bool|size_t|std::pair<int,\s*int>)(?:\s+const)?\s+&?(\w+)\s*[=({;]")
+_DECLARED = re.compile(
+    r"(?<![\w.])(?!return\b|else\b|new\b|delete\b|case\b)[A-Za-z_][\w:]*(?:<[^<>;(){}]*>)?(?:\s+const)?(?:\s*[*&]+\s*|\s+)(\w+)\s*[=;({\[]"
+)
 _BRACED = re.compile(r"\b(?:int|auto|bool)(?:\s+const)?\s+(\w+)\s*[({]\s*([^;{}]+?)\s*[)}]\s*;")
 _MEMBER = re.compile(r"[:,]\s*(\w+)\s*\(\s*([\w:.]+\s*\([^()]*\))\s*\)\s*(?=[,{])")
 _RETURNED = re.compile(r"\breturn\s+([^;]+);")
 _CALL = re.compile(r"\b(\w+)\s*(?:<[^;(){}]*>)?\s*\(")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ROUNDS = 4
+_SHORT = 4  # names this short are shared by functions that have nothing to do with one another
 _COMMON = frozenset("if for while switch return sizeof static_cast major minor".split())
 
 
@@ -40,11 +43,11 @@ class Known:
 
     members: dict[str, Value] = field(default_factory=dict)
     results: dict[str, Value] = field(default_factory=dict)
-    arguments: dict[tuple[str, int], Value] = field(default_factory=dict)
+    arguments: dict[tuple[str, int, int], Value] = field(default_factory=dict)  # function, index, how many
 
     def words(self) -> set[str]:
         """Every name by which a file can mention something architectural."""
-        return {*self.members, *self.results, *(name for name, _ in self.arguments)} - _COMMON
+        return {*self.members, *self.results, *(name for name, _, _ in self.arguments)} - _COMMON
 
 
 class HostChecks:
@@ -83,8 +86,9 @@ class HostChecks:
             for name, value in names.items():
                 if name not in declared and not name.startswith(".") and name not in ("major", "minor"):
                     self._keep(self.known.members, name, value)
-            for match in _RETURNED.finditer(function.text):
-                self._keep(self.known.results, function.name, self._evaluate(match[1], names))
+            returned = [self._evaluate(match[1], names) for match in _RETURNED.finditer(function.text)]
+            if returned and all(same(returned[0], each) for each in returned) and len(function.name) > _SHORT:
+                self._keep(self.known.results, function.name, returned[0])
             self._arguments(function, names)
 
     def _keep(self, table: dict[str, Value], name: str, value: Value) -> None:
@@ -95,7 +99,7 @@ class HostChecks:
         """Return the names of a function that depend on the architecture."""
         names: dict[str, Value] = {}
         for index, parameter in enumerate(function.parameters):
-            value = self.known.arguments.get((function.name, index))
+            value = self.known.arguments.get((function.name, index, len(function.parameters)))
             if isinstance(value, Varying):
                 names[parameter] = value
         for match in _ATTRIBUTE.finditer(function.text):
@@ -143,14 +147,14 @@ class HostChecks:
     def _arguments(self, function: CppFunction, names: dict[str, Value]) -> None:
         interesting = {*names, *self.known.members, *self.known.results}
         for match in _CALL.finditer(function.text):
-            if match[1] in _COMMON or match[1] == function.name:
+            if match[1] in _COMMON or match[1] == function.name or len(match[1]) <= _SHORT:
                 continue
             arguments = _split(function.text, match.end())
             for index, argument in enumerate(arguments):
                 if len(argument) < 80 and not interesting.isdisjoint(_NAME.findall(argument)):
                     value = self._evaluate(argument, names)
                     if isinstance(value, Varying) and all(type(each) is int for each in value.values):
-                        self.known.arguments.setdefault((match[1], index), value)
+                        self.known.arguments.setdefault((match[1], index, len(arguments)), value)
 
     def _gates(self, file: CppFile) -> Iterator[Gate]:
         for function in file.syntax.functions:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +18,9 @@ from forkwheel.console import Console
 from forkwheel.errors import GpuCheckError, UsageError
 from forkwheel.gpu.checks import FAIL, PASS, Check
 from forkwheel.gpu.devices import find_machine
-from forkwheel.gpu.environment import TestedWheel, find_wheels, make_environment
+from forkwheel.gpu.environment import TestedWheel, find_prebuilt, find_wheels, make_environment
 from forkwheel.gpu.job import Limits
-from forkwheel.gpu.plan import load_plan
+from forkwheel.gpu.plan import load_plan, quick
 from forkwheel.gpu.ranks import choose_worlds
 from forkwheel.gpu.smoke import Setting
 from forkwheel.recipe import find_recipe, load_recipe
@@ -38,6 +40,7 @@ def register(commands: Commands) -> None:
     smoke.add_argument(
         "--only", action="append", default=[], metavar="OPERATION", help="run this operation (repeatable)"
     )
+    smoke.add_argument("--quick", action="store_true", help="run fewer shapes; the verdict says so")
     smoke.add_argument("--controls", action="store_true", help="see that each check fails where it must")
     smoke.add_argument("--stock-wheel", type=Path, metavar="WHEEL", help="the unpatched wheel, for --controls")
     smoke.add_argument("--stock-object", type=Path, metavar="FILE", help="its object for this GPU, already compiled")
@@ -51,6 +54,9 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", default="sm120", metavar="NAME", help="a recipe's name, folder or file")
     parser.add_argument(
         "--wheels", type=Path, default=Path("dist"), metavar="DIR", help="folder of manifest and wheels"
+    )
+    parser.add_argument(
+        "--no-prebuilt", action="store_true", help="let the JIT compile, although there is a kernel wheel"
     )
     parser.add_argument("--with-wheel", type=Path, action="append", default=[], help="one more wheel to install")
     parser.add_argument(
@@ -78,6 +84,8 @@ def run_smoke_command(options: argparse.Namespace, console: Console) -> int:
         )
 
     with _setting(options, console) as setting:
+        if options.quick:
+            setting = replace(setting, plan=quick(setting.plan))
         if options.controls:
             with log.stage("controls"):
                 checks = run_controls(setting, report, stock=options.stock_wheel, prebuilt=options.stock_object)
@@ -149,13 +157,25 @@ def _setting(options: argparse.Namespace, console: Console) -> Iterator[Setting]
     try:
         wheels = find_wheels(options.wheels, manifest)
         wheels += tuple(TestedWheel(file.resolve(), sha256_file(file)) for file in options.with_wheel)
+        prebuilt = _prebuilt(options, recipe.name, machine.devices[0].capability)
+        wheels += () if isinstance(prebuilt, str) else (prebuilt,)
         with console.bind("gpu").stage("environment"):
             environment = make_environment(work / "env", base=options.python, wheels=wheels, needs=dict(plan.needs))
         limits = Limits(case=options.hang_limit)
-        yield Setting(recipe, plan, manifest, machine, environment, wheels, worlds, work, limits)
+        reason = prebuilt if isinstance(prebuilt, str) else ""
+        yield Setting(recipe, plan, manifest, machine, environment, wheels, worlds, work, limits, reason)
     finally:
         if options.work is None:
             shutil.rmtree(work, ignore_errors=True)
+
+
+def _prebuilt(options: argparse.Namespace, recipe: str, capability: tuple[int, int]) -> TestedWheel | str:
+    file = options.wheels / f"{recipe}.kernels.json"
+    if options.no_prebuilt:
+        return "--no-prebuilt was given"
+    if not file.is_file():
+        return "there is none beside the manifest"
+    return find_prebuilt(options.wheels, json.loads(file.read_bytes()), capability=capability)
 
 
 def _manifest(file: Path) -> dict[str, Any]:

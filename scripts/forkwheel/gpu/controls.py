@@ -35,6 +35,9 @@ def run_controls(setting: Setting, report: Report, *, stock: Path | None, prebui
     if "passing" in wanted:
         take(_noop(setting, wanted["passing"]))
         take(_stopped(setting, wanted["passing"]))
+    if "limit" in wanted:
+        check = _one(setting, wanted["limit"], settings={"forced": True}, limits=_QUICK)
+        take(_expect("the known limit of the kernels is one", check, ()))
     if stock is None:
         take(skipped("control: the stock wheel fails", "no --stock-wheel was given"))
     else:

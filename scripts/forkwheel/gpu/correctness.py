@@ -15,6 +15,7 @@ its driver reads. The driver is a Python file with a class ``Driver(rank)`` that
 from __future__ import annotations
 
 import functools
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -55,11 +56,21 @@ class Correctness:
         self.rank = rank
         self.driver = open_driver(rank)
         self.noop = bool(rank.settings.get("noop"))
+        self.forced = bool(rank.settings.get("forced"))
 
     def run(self, case: dict[str, Any]) -> dict[str, Any]:
-        """Run a case: plain calls, one under the profiler, and replays of a CUDA graph."""
-        if reason := self.driver.unsupported(case):
+        """Run a case; an error names the kernels that the case was to run."""
+        if not self.forced and (reason := self.driver.unsupported(case)):
             return {"skip": reason}
+        try:
+            return self._run(case)
+        except Exception as error:
+            kernels = ", ".join(self.driver.kernels(case))
+            raise RuntimeError(f"{error} (kernel {kernels})") from error
+
+    def _run(self, case: dict[str, Any]) -> dict[str, Any]:
+        """Make plain calls, one under the profiler, and replays of a CUDA graph."""
+        began = time.perf_counter()
         self.driver.begin(case)
         tensors = Tensors(case, self.rank)
         figures: list[dict[str, Any]] = []
@@ -74,6 +85,7 @@ class Correctness:
             "kernels": sorted(set(names)),
             "missing": _missing(self.driver.kernels(case), names),
             "figures": _worst(figures),
+            "seconds": time.perf_counter() - began,
             "digest": tensors.digest() if self.driver.same_on_all_ranks(case) else "",
         }
 

@@ -57,13 +57,26 @@ def find_wheels(folder: Path, manifest: Mapping[str, Any]) -> tuple[TestedWheel,
         file = folder / named["filename"]
         if not file.is_file():
             raise UsageError(f"{file} is missing", hint="build the wheels first, or name their folder with --wheels")
-        found = sha256_file(file)
-        if found != named["sha256"]:
-            raise VerificationError(
-                f"{file.name} has sha256 {found}, the manifest says {named['sha256']}", hint="build the wheels again"
-            )
-        wheels.append(TestedWheel(file.resolve(), found))
+        wheels.append(_verified(file, named["sha256"]))
     return tuple(wheels)
+
+
+def find_prebuilt(folder: Path, kernels: Mapping[str, Any], *, capability: tuple[int, int]) -> TestedWheel | str:
+    """Return the wheel of compiled kernels that ``kernels`` records, or the reason why this GPU can't use it."""
+    named = kernels.get("wheel")
+    if not named or not (folder / named["filename"]).is_file():
+        return "there is none beside the manifest"
+    targets = [target.removeprefix("sm_").rstrip("af") for target in kernels["targets"]]
+    if "{}{}".format(*capability) not in targets:
+        return f"{named['filename']} is for {', '.join(kernels['targets'])}, not for SM{capability[0]}{capability[1]}"
+    return _verified(folder / named["filename"], named["sha256"])
+
+
+def _verified(file: Path, sha256: str) -> TestedWheel:
+    found = sha256_file(file)
+    if found != sha256:
+        raise VerificationError(f"{file.name} has sha256 {found}, not {sha256}", hint="build the wheels again")
+    return TestedWheel(file.resolve(), found)
 
 
 def make_environment(

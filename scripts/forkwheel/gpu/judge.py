@@ -23,6 +23,7 @@ class Judged:
     reason: str
     errors: Mapping[str, float]
     kernels: tuple[str, ...] = ()
+    seconds: float = 0.0
 
 
 def bound(case: Mapping[str, Any], output: str) -> float:
@@ -48,7 +49,7 @@ def judge(case: Mapping[str, Any], outcome: Outcome) -> Judged:
     reasons = [reason for rank, result in enumerate(results) for reason in _faults(case, rank, result)]
     if len({result["digest"] for result in results}) > 1:
         reasons.append("the ranks' results are not equal bit for bit")
-    return Judged(case, FAIL if reasons else PASS, "; ".join(reasons), errors, kernels)
+    return Judged(case, FAIL if reasons else PASS, "; ".join(reasons), errors, kernels, results[0]["seconds"])
 
 
 def _faults(case: Mapping[str, Any], rank: int, result: Mapping[str, Any]) -> Iterable[str]:
@@ -106,4 +107,5 @@ def _figures(ran: list[Judged]) -> dict[str, Any]:
                 worst[output] = error
             row = table.setdefault(output, {}).setdefault(str(item.case["hidden"]), {})
             row[str(item.case["tokens"])] = float(f"{error:.3g}")
-    return {"worst": worst, "errors": table, "kernels": sorted(kernels)}
+    seconds = round(sum(item.seconds for item in ran), 2)
+    return {"worst": worst, "errors": table, "kernels": sorted(kernels), "seconds": seconds}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -150,6 +150,18 @@ def cases(plan: GpuPlan, operation: Operation) -> Iterator[dict[str, Any]]:
                 "replays": shapes.replays,
                 "seed": seed,
             }
+
+
+def quick(plan: GpuPlan) -> GpuPlan:
+    """Return the plan with every other token count and hidden size, the smallest and the largest among them."""
+    shapes = plan.shapes
+    fewer = replace(shapes, tokens=_fewer(shapes.tokens), hidden=_fewer(shapes.hidden))
+    return replace(plan, shapes=fewer)
+
+
+def _fewer(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    ordered = sorted(numbers)
+    return tuple(dict.fromkeys((*ordered[::3], ordered[-1])))
 
 
 def describe(case: Mapping[str, Any]) -> str:

@@ -26,7 +26,10 @@ Report = Callable[[Check], None]
 
 @dataclass(frozen=True)
 class Setting:
-    """All that a run on this machine is made of. ``work`` takes what the run writes."""
+    """All that a run on this machine is made of.
+
+    ``work`` takes what the run writes; ``without_prebuilt`` is why no wheel of compiled kernels is used.
+    """
 
     recipe: Recipe
     plan: GpuPlan
@@ -37,6 +40,7 @@ class Setting:
     worlds: Mapping[int, tuple[int, ...]]
     work: Path
     limits: Limits
+    without_prebuilt: str = ""
 
     @property
     def variables(self) -> dict[str, str]:
@@ -77,6 +81,8 @@ def preflight_checks(setting: Setting) -> Iterator[Check]:
     yield preflight.gpus(machine)
     yield preflight.versions(machine, environment, preflight.toolkit_version(variables))
     known = preflight.known_objects(setting.wheels)
+    if setting.without_prebuilt:
+        yield skipped("wheel of compiled kernels", setting.without_prebuilt)
     clean = preflight.planted(setting.recipe, setting.plan, environment, known)
     yield clean
     yield from preflight.patched_files(environment, setting.manifest)

@@ -64,6 +64,7 @@ def smoke_document(setting: Setting, checks: Sequence[Check], *, date: str, kind
     verdict = PASS if not missing and not counts(checks)[FAIL] else FAIL
     return header(setting, date=date, kind=kind) | {
         "verdict": verdict,
+        "shapes": {"tokens": list(setting.plan.shapes.tokens), "hidden": list(setting.plan.shapes.hidden)},
         "counts": counts(checks),
         "not_run": missing,
         "checks": [check.document() for check in checks],

@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +22,7 @@ from forkwheel.errors import VerificationError
 from forkwheel.wheels.archive import Member
 
 _HINT = "the wheel is damaged or was changed after it was built; build or download it again"
+_UNSOUND = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError, ValueError)
 _UNLISTED = ("RECORD.jws", "RECORD.p7s")
 
 
@@ -148,7 +150,9 @@ def open_wheel(path: Path) -> Iterator[zipfile.ZipFile]:
             yield archive
     except FileNotFoundError:
         raise VerificationError(f"{path}: no such file", hint="check the path") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except OSError as error:
+        raise VerificationError(f"{path}: cannot be read: {error.strerror or error}", hint="check the path") from error
+    except _UNSOUND as error:
         raise VerificationError(f"{path.name} is no sound archive: {error}", hint=_HINT) from error
 
 
