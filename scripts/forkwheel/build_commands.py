@@ -101,7 +101,7 @@ def _report_development(shop: Workshop, plans: tuple[Plan, ...], console: Consol
                 f"revision {shop.recipe.revision}: {reason}",
                 hint="run `nox -s lock` to record it, or build without --locked",
             )
-        console.bind(plan.package.name).warning(f"development build {plan.version}: {reason}")
+        console.bind(plan.label).warning(f"development build {plan.version}: {reason}")
 
 
 def _clear_jit_caches(shop: Workshop, built: tuple[Built, ...]) -> None:
@@ -120,7 +120,7 @@ def _summary(shop: Workshop, built: tuple[Built, ...], console: Console) -> None
     for item in built:
         if item.reused:
             key = item.plan.key.digest[:12]
-            console.bind(item.plan.package.name).info(f"key {key} is unchanged: nothing was built")
+            console.bind(item.plan.label).info(f"key {key} is unchanged: nothing was built")
     if console.json_mode:
         console.data(manifest(shop.recipe, built))
     rows = [

@@ -22,6 +22,9 @@ _COMMANDS = {
     "lock": "forkwheel.build_commands",
     "patches": "forkwheel.patching.commands",
     "show": "forkwheel.wheels.commands",
+    "publish": "forkwheel.release.publish_commands",
+    "verify": "forkwheel.release.publish_commands",
+    "reproduce": "forkwheel.release.reproduce_commands",
     "clear-jit-cache": "forkwheel.cuda.jit_cache_commands",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +38,15 @@ class Explanation:
 
 def explanation_rows(plans: tuple[Plan, ...], previous: Mapping[str, Any] | None) -> tuple[Explanation, ...]:
     """Explain each plan's key against the lock, or where the lock has no such wheel, the last manifest."""
-    last = {package["name"]: package["parts"] for package in previous["packages"]} if previous else {}
-    return tuple(_explanation(plan, last.get(plan.package.name)) for plan in plans)
+    last = dict(_last_parts(previous)) if previous else {}
+    return tuple(_explanation(plan, last.get(plan.label)) for plan in plans)
+
+
+def _last_parts(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, str]]]:
+    for package in manifest["packages"]:
+        for wheel in package.get("wheels", ()):
+            yield f"{package['name']} {wheel['tags']}", wheel["parts"]
+        yield package["name"], package["parts"]
 
 
 def _explanation(plan: Plan, last: Mapping[str, str] | None) -> Explanation:
@@ -54,4 +61,4 @@ def _explanation(plan: Plan, last: Mapping[str, str] | None) -> Explanation:
         (name, mine.get(name, "-"), (other or {}).get(name, "-"), "changed" if name in changed else "")
         for name in sorted({*mine, *(other or {})})
     )
-    return Explanation(plan.package.name, plan.version, plan.key.digest, against, rows)
+    return Explanation(plan.label, plan.version, plan.key.digest, against, rows)

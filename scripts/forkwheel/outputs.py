@@ -7,10 +7,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from forkwheel.errors import UsageError
 from forkwheel.recipe import Recipe
+from forkwheel.release import provenance
+from forkwheel.release.install_files import constraints_text, requirements_text
 from forkwheel.release.manifest import Built, manifest, observed, read_manifest, write_json
+from forkwheel.release.signing import signature_of
 from forkwheel.store import UNFINISHED, copy_whole, write_whole
 from forkwheel.tree import sha256_file
 
@@ -36,12 +40,31 @@ def write_outputs(dist: Path, recipe: Recipe, built: tuple[Built, ...], *, start
         write_whole(manifest_file, write_json(document))
         for name in stale:
             (dist / name).unlink(missing_ok=True)
-        files.append(manifest_file)
+        files += [manifest_file, *_write_beside(manifest_file, document)]
         observed_file = dist / f"{recipe.name}.observed.json"
         write_whole(observed_file, write_json(observed(recipe, built, started=started, finished=finished)))
         sums = _sums(dist)
         write_whole(dist / "SHA256SUMS", sums.encode())
     return [*files, dist / "SHA256SUMS", observed_file]
+
+
+def _write_beside(manifest_file: Path, document: dict[str, Any]) -> list[Path]:
+    """Write what follows from a manifest: its provenance, and the files that make an install safe.
+
+    A signature of another statement than this one is removed.
+    """
+    name = document["recipe"]["name"]
+    said = provenance.statement(document, manifest_name=manifest_file.name, manifest_bytes=manifest_file.read_bytes())
+    files = {
+        manifest_file.with_name(f"{name}.{provenance.SUFFIX}"): said,
+        manifest_file.with_name(f"{name}.requirements.txt"): requirements_text(document).encode(),
+        manifest_file.with_name(f"{name}.constraints.txt"): constraints_text(document).encode(),
+    }
+    for file, content in files.items():
+        if not file.is_file() or file.read_bytes() != content:
+            signature_of(file).unlink(missing_ok=True)
+            write_whole(file, content)
+    return list(files)
 
 
 def _sums(dist: Path) -> str:
@@ -56,7 +79,8 @@ def _wheel_names(manifest_file: Path) -> set[str]:
     document = read_manifest(manifest_file)
     if document is None:
         return set()
-    names = {package["wheel"]["filename"] for package in document["packages"]}
+    entries = [*document["packages"], *document.get("taken", ())]
+    names = {wheel["filename"] for entry in entries for wheel in entry.get("wheels") or [entry["wheel"]]}
     return {name for name in names if Path(name).name == name}
 
 

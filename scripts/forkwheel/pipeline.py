@@ -117,7 +117,15 @@ def _make(shop: Workshop, plan: Plan, slot: Path) -> None:
                 plan.inputs.requirements, store=shop.store, log=log, offline=shop.context.offline
             )
         with log.stage("build"):
-            raw = build_wheel(tree.root, package, version=plan.version, python=python, dest=work / "raw", log=log)
+            raw = build_wheel(
+                tree.root,
+                package,
+                version=plan.version,
+                python=python,
+                dest=work / "raw",
+                log=log,
+                log_file=shop.store.path("logs", f"{package.name}-{plan.version}.log"),
+            )
         with log.stage("pack"):
             made = work / "made"
             made.mkdir()

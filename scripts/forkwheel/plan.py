@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -14,10 +14,12 @@ from forkwheel.errors import RecipeError
 from forkwheel.fetch import FetchContext
 from forkwheel.key import Key, build_key, development_version, released_version
 from forkwheel.patching.series import Series, check_expiry, load_series
-from forkwheel.recipe import Package, Recipe
+from forkwheel.recipe import FileSource, GitSource, Package, Recipe
 from forkwheel.release.inputs import Inputs, PackageInputs
 from forkwheel.release.lock import LockedWheel, Revision, WheelsLock
-from forkwheel.sources import SourceTree, source_tree
+from forkwheel.sources import SourceTree, archive_tree, source_tree
+
+_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,17 @@ class Plan:
     revision: int
     locked: LockedWheel | None
 
+    @property
+    def tags(self) -> str:
+        """The Python, ABI and platform tags of the wheel that it is made from, or nothing."""
+        source = self.source.source
+        return "" if isinstance(source, GitSource) or source.kind != "wheel" else wheel_tags(source.filename)
+
+    @property
+    def label(self) -> str:
+        """Name the package, and which of its wheels, for a person."""
+        return f"{self.package.name} {self.tags}" if self.tags and not self.package.is_taken else self.package.name
+
 
 def make_plans(
     recipe: Recipe,
@@ -57,32 +70,41 @@ def make_plans(
     series = {package.name: load_series(package.series) for package in recipe.packages}
     for package in recipe.packages:
         check_expiry(series[package.name], package.version)
-    sources = _fetch_all(recipe, context=context, console=console, kind=kind)
+    variants = [variant for package in in_order(recipe) for variant in package.variants(kind)]
+    sources = _fetch_all(variants, context=context, console=console, kind=kind)
     current = lock.revision(recipe.revision)
-    plans: dict[str, Plan] = {}
-    for package in in_order(recipe):
-        plans[canonicalize_name(package.name)] = _plan(
+    plans: list[Plan] = []
+    versions: dict[str, str] = {}
+    for package, source in zip(variants, sources, strict=True):
+        plan = _plan(
             recipe,
             package,
-            source=sources[package.name],
+            source=source,
             series=series[package.name],
-            inputs=inputs.part(package.name),
-            required=_required(package, plans),
+            inputs=_inputs(package, source, inputs),
+            required=_required(package, versions),
             current=current,
             revision=revision,
         )
-    return tuple(plans.values())
+        plans.append(plan)
+        versions[canonicalize_name(package.name)] = plan.version
+    return tuple(plans)
 
 
 def _fetch_all(
-    recipe: Recipe, *, context: FetchContext, console: Console, kind: str | None
-) -> Mapping[str, SourceTree]:
+    packages: Sequence[Package], *, context: FetchContext, console: Console, kind: str | None
+) -> list[SourceTree]:
     def fetch(package: Package) -> SourceTree:
-        return source_tree(package, context=replace(context, log=console.bind(package.name)), kind=kind)
+        mine = replace(context, log=console.bind(package.name))
+        return archive_tree(package, context=mine) if package.is_taken else source_tree(package, context=mine, kind=kind)
 
-    with ThreadPoolExecutor(max_workers=len(recipe.packages)) as pool:
-        found = list(pool.map(fetch, recipe.packages))
-    return {package.name: source for package, source in zip(recipe.packages, found, strict=True)}
+    with ThreadPoolExecutor(max_workers=min(len(packages), _AT_ONCE)) as pool:
+        return list(pool.map(fetch, packages))
+
+
+def _inputs(package: Package, source: SourceTree, inputs: Inputs) -> PackageInputs:
+    """Return what the build needs: nothing is built of a wheel."""
+    return PackageInputs(package.name, (), (), ()) if source.source.kind == "wheel" else inputs.part(package.name)
 
 
 def _plan(
@@ -99,21 +121,28 @@ def _plan(
     key = build_key(
         recipe, package, tree_digest=source.tree.digest, series=series, required=dict(required), inputs=inputs
     )
-    locked = current.wheel(package.name) if current is not None else None
+    tags = wheel_tags(source.source.filename) if isinstance(source.source, FileSource) else ""
+    locked = current.wheel(package.name, tags=tags) if current is not None else None
     if revision is None:
         revision = recipe.revision if locked is not None and locked.key == key.digest else 0
-    version = (
-        released_version(package, local=recipe.local, revision=revision)
-        if revision
-        else development_version(package, local=recipe.local, key=key)
-    )
+    if package.is_taken:
+        version = package.version
+    elif revision:
+        version = released_version(package, local=recipe.local, revision=revision)
+    else:
+        version = development_version(package, local=recipe.local, key=key)
     return Plan(package, source, series, inputs, required, key, version, revision, locked)
 
 
-def _required(package: Package, plans: Mapping[str, Plan]) -> tuple[tuple[str, str], ...]:
+def wheel_tags(filename: str) -> str:
+    """Return the Python, ABI and platform tags of a wheel's file name; nothing for another file's."""
+    return "-".join(filename.removesuffix(".whl").split("-")[-3:]) if filename.endswith(".whl") else ""
+
+
+def _required(package: Package, versions: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     given = dict(package.required_versions)
     return tuple(
-        (text, given[text] if text in given else plans[canonicalize_name(Requirement(text).name)].version)
+        (text, given[text] if text in given else versions[canonicalize_name(Requirement(text).name)])
         for text in package.requires
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -143,6 +143,23 @@ class Package:
     environment: tuple[tuple[str, str], ...]
     config_settings: tuple[tuple[str, str], ...]
     jit_cache: JitCache | None
+
+    @property
+    def is_taken(self) -> bool:
+        """Tell whether upstream's wheel is taken as it is: it is a wheel, and nothing in it is to be changed."""
+        changes = (self.series, self.generated, self.substitutions, self.requires)
+        return all(source.kind == "wheel" for source in self.sources) and not any(changes)
+
+    def variants(self, kind: str | None = None) -> tuple[Package, ...]:
+        """Part the package by what it is built from: once from its sources, or from each wheel on its own.
+
+        Wheels are used where there is no other source, or ``kind`` asks for them.
+        """
+        wheels = tuple(source for source in self.sources if source.kind == "wheel")
+        others = tuple(source for source in self.sources if source.kind != "wheel")
+        if wheels and (kind == "wheel" or (kind is None and not others)):
+            return tuple(replace(self, sources=(wheel,)) for wheel in wheels)
+        return (self if kind is not None or not wheels else replace(self, sources=others),)
 
 
 @dataclass(frozen=True)

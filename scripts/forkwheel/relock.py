@@ -59,6 +59,8 @@ def _choose_inputs(shop: Workshop, *, kind: str | None) -> Workshop:
     with shop.store.temporary() as work:
         projects = []
         for package in shop.recipe.packages:
+            if all(variant.sources[0].kind == "wheel" for variant in package.variants(kind)):
+                continue
             context = replace(shop.context, log=shop.console.bind(package.name))
             source = source_tree(package, context=context, kind=kind).tree
             changes = check_series(load_series(package.series), source)
@@ -71,8 +73,8 @@ def _choose_inputs(shop: Workshop, *, kind: str | None) -> Workshop:
 
 
 def _same_keys(revision: Revision, plans: tuple[Plan, ...]) -> bool:
-    keys = {wheel.package: wheel.key for wheel in revision.wheels}
-    return keys == {plan.package.name: plan.key.digest for plan in plans}
+    keys = sorted((wheel.package, wheel.key) for wheel in revision.wheels)
+    return keys == sorted((plan.package.name, plan.key.digest) for plan in plans)
 
 
 def _release(shop: Workshop, current: Revision, *, release: bool) -> Relocked:

@@ -14,9 +14,9 @@ from forkwheel.fetch import FetchContext, fetch_package
 from forkwheel.patching.apply import PatchedTree, check_series, write_changes
 from forkwheel.patching.series import load_series
 from forkwheel.projection import copy_tree, project, projection_id
-from forkwheel.recipe import Package, Source
+from forkwheel.recipe import GitSource, Package, Source
 from forkwheel.store import Store
-from forkwheel.tree import Entry, Tree
+from forkwheel.tree import REGULAR, Entry, Tree
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,18 @@ def source_tree(package: Package, *, context: FetchContext, kind: str | None = N
     found = _read(slot, fetched.source)
     assert found is not None
     return found
+
+
+def archive_tree(package: Package, *, context: FetchContext) -> SourceTree:
+    """Return the tree of a package whose one wheel is taken as it is: the archive alone, not unpacked."""
+    from forkwheel.fetch.index import cached_archive
+    from forkwheel.fetch.context import observed
+
+    (source,) = package.sources
+    assert not isinstance(source, GitSource)
+    archive, served_by = cached_archive(package, source, context=context)
+    tree = Tree(archive.parent, (Entry(source.filename, REGULAR, source.sha256),))
+    return SourceTree(tree, source, observed(source, served_by=served_by))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ Layout below the root (``FORKWHEEL_CACHE``, or the platform's cache folder):
 ``trees/``    projected source trees, by what was projected
 ``envs/``     build environments, by the digest of their requirements
 ``wheels/``   finished wheels, by build key and version
+``logs/``     what the last build of each wheel printed
 ``locks/``    one file per lock
 ``tmp/``      work in progress; what a killed run left is removed by the next one
 """
@@ -125,13 +126,21 @@ class Store:
             names = {path.name.removesuffix(_HELD) for path in (self.root / "tmp").iterdir()}
             for folder in (self.root / "tmp" / name for name in names):
                 if not _is_held(_lock_of(folder)):
-                    if folder.exists():
-                        remove_tree(folder)
-                    _lock_of(folder).unlink(missing_ok=True)
+                    _remove_left(folder)
 
 
 def _lock_of(folder: Path) -> Path:
     return folder.with_name(folder.name + _HELD)
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove what a killed run left; where a process of that run still writes to it, the next run tries again."""
+    try:
+        if folder.exists():
+            remove_tree(folder)
+        _lock_of(folder).unlink(missing_ok=True)
+    except OSError:
+        return
 
 
 def _is_held(file: Path) -> bool:

@@ -186,6 +186,7 @@ def test_a_build_killed_at_any_stage_is_finished_by_the_next(project: Path) -> N
     found = stages(project)
     assert {"fetch", "patch", "environment", "build", "pack", "verify", "write"} <= {stage for stage, _ in found}
     expected = (project / "dist" / WHEEL).read_bytes()
+    names = {file.name for file in (project / "dist").iterdir()}
     for number, stage in enumerate(found):
         empty_cache(project)
         shutil.rmtree(project / "dist")
@@ -194,7 +195,7 @@ def test_a_build_killed_at_any_stage_is_finished_by_the_next(project: Path) -> N
         assert run.returncode == 0, f"after a kill at {stage}: {run.stdout}{run.stderr}"
         assert (project / "dist" / WHEEL).read_bytes() == expected
         assert list((project / "cache" / "tmp").iterdir()) == []
-        assert len(list((project / "dist").iterdir())) == 4
+        assert {file.name for file in (project / "dist").iterdir()} == names
 
 
 def test_two_builds_at_once_succeed_and_build_once(project: Path) -> None:
@@ -228,3 +229,14 @@ def test_a_source_of_a_kind_that_the_recipe_lacks_is_refused(project: Path) -> N
     run = build(project, "--source", "git")
     assert run.returncode == 2
     assert "git" in run.stderr
+
+
+def test_a_backend_that_fails_is_one_error_whose_log_can_be_read(project: Path) -> None:
+    recipe = project / "recipe" / "recipe.toml"
+    recipe.write_text(
+        recipe.read_text().replace("replacement = 'version = \"{version}\"'", "replacement = 'version = \"no version\"'")
+    )
+    run = build(project)
+    assert run.returncode == 5
+    assert "tomli-w" in run.stderr
+    assert list((project / "cache" / "logs").iterdir())

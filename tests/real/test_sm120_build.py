@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from parity import UNLIKE_ITSELF, UPSTREAM, VERSION_FILES, differing, members
 from small import events, forkwheel
+
+from forkwheel.fetch import FetchContext
+from forkwheel.fetch.index import cached_archive
+from forkwheel.recipe import Recipe
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FLASHINFER = "flashinfer_python-0.6.3+sm120.1-py3-none-any.whl"
@@ -126,3 +131,18 @@ def test_stock_flashinfer_refuses_sm120(cpu_torch_python: Path, tmp_path: Path) 
     found = show(cpu_torch_python, site=site, home=tmp_path)
     assert found["version"] == "0.6.3"
     assert "No supported CUDA architectures found for major versions [9, 10]" in str(found["error"])
+
+
+@pytest.mark.parametrize("name", sorted(UPSTREAM))
+def test_with_the_series_the_wheel_differs_from_upstreams_only_where_it_must(
+    name: str, built: Built, recipe: Recipe, context: FetchContext
+) -> None:
+    theirs_path, _ = cached_archive(recipe.package(name), UPSTREAM[name], context=context)
+    ours, theirs = members(built.dist / (FLASHINFER if name.startswith("flashinfer") else SGLANG)), members(theirs_path)
+    manifest = json.loads((built.dist / "sm120.manifest.json").read_text())
+    patched = next(item["patched_files"] for item in manifest["packages"] if item["name"] == name)
+    shipped = {path if path in ours else f"flashinfer/data/{path}" for path in patched}
+    assert shipped <= differing(ours, theirs)
+    assert differing(ours, theirs) - shipped <= UNLIKE_ITSELF | VERSION_FILES | {"@.dist-info/METADATA"}
+    added = ours.keys() ^ theirs.keys()
+    assert all(member.startswith(("@.dist-info/forkwheel/", "@.dist-info/sboms/")) for member in added)

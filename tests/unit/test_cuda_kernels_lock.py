@@ -58,7 +58,16 @@ def test_other_device_code_is_refused_from_any_host(lock: KernelsLock, host: str
 
 
 def test_other_host_code_from_the_same_compiler_is_refused(lock: KernelsLock) -> None:
+    module = replace(ONE.modules[0], sha256="9" * 64)
+
     with pytest.raises(VerificationError, match="device code identical, but gcc") as caught:
+        lock.compared(replace(ONE, sha256="8" * 64, modules=(module,)))
+
+    assert f"demo_ops.so is {'9' * 64}, not {'3' * 64}" in caught.value.message
+
+
+def test_other_packing_of_the_same_objects_is_refused(lock: KernelsLock) -> None:
+    with pytest.raises(VerificationError, match="the objects are those of the lock") as caught:
         lock.compared(replace(ONE, sha256="9" * 64))
 
     assert "2" * 64 in caught.value.message

@@ -103,8 +103,8 @@ def test_nvcc_is_given_its_linker_options_in_its_own_way() -> None:
 
 
 def test_nvcc_keeps_its_temporary_files_beside_the_object() -> None:
-    assert compiled_alike(["/cuda/bin/nvcc", "-c", "a.cu"], toolchain=toolchain())[1] == "-objtemp"
-    assert compiled_alike(["c++", "-c", "a.cpp"], toolchain=toolchain()) == ("c++", "-c", "a.cpp")
+    assert compiled_alike(["/cuda/bin/nvcc", "-c", "a.cu"])[1] == "-objtemp"
+    assert compiled_alike(["c++", "-c", "a.cpp"]) == ("c++", "-c", "a.cpp")
 
 
 def test_recorded_commands_hold_no_path_of_the_machine() -> None:

@@ -19,7 +19,8 @@ from forkwheel.cuda.kernel_wheel import KernelOptions, KernelWheel, make_kernel_
 from forkwheel.cuda.kernels import reading_tools
 from forkwheel.cuda.kernels_lock import load_kernels_lock, locked_kernels
 from forkwheel.cuda.targets import parse_targets
-from forkwheel.cuda.toolchain import KINDS, LOCKED, load_toolchain_lock
+from forkwheel.cuda.toolchain import KINDS, LOCKED, load_toolchain_lock, toolchain_lock_file
+from forkwheel.errors import UsageError
 from forkwheel.fetch import FetchContext, parse_mirrors
 from forkwheel.pipeline import open_workshop, plan_all
 from forkwheel.projection import write_generated
@@ -43,7 +44,7 @@ def register(commands: Commands) -> None:
     kernels.set_defaults(run=_kernels)
     taken = commands.add("census", help="show every kernel in wheels, shared objects, object files or cubins")
     taken.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a .whl, .so, .o or .cubin")
-    taken.add_argument("--recipe", default="sm120", help="whose locked tools read the files (default: sm120)")
+    taken.add_argument("--recipe", help="whose locked tools read the files (default: the first that locks some)")
     taken.add_argument("--against", type=Path, metavar="OTHER", help="show what changed since this file")
     taken.add_argument("--check", action="store_true", help="check the rules of the recipe's kernels.toml")
     taken.add_argument("--targets", default="", help="what the files must be for, with --check (default: the recipe's)")
@@ -134,7 +135,7 @@ def _show(made: KernelWheel, console: Console, *, seconds: float) -> None:
 
 
 def _census(options: argparse.Namespace, console: Console) -> int:
-    recipe = load_recipe(find_recipe(options.recipe, recipes=_RECIPES))
+    recipe = load_recipe(find_recipe(options.recipe or _first_recipe(), recipes=_RECIPES))
     store, log = Store.default(), console.bind(recipe.name)
     lock = load_toolchain_lock(recipe.folder)
     tools = reading_tools(lock, store=store, log=log, offline=options.offline)
@@ -149,6 +150,13 @@ def _census(options: argparse.Namespace, console: Console) -> int:
         check_rules(taken, load_kernels(kernels_file(recipe.folder)).rules, targets=targets, partial=partial)
         console.line("every rule holds", kind="done")
     return 0
+
+
+def _first_recipe() -> str:
+    locks = sorted(_RECIPES.glob(f"*/{toolchain_lock_file(Path()).name}"))
+    if not locks:
+        raise UsageError("no recipe here locks the tools that read kernels", hint="name one with --recipe")
+    return locks[0].parent.name
 
 
 def _census_document(taken: Census, before: Census | None) -> dict[str, Any]:

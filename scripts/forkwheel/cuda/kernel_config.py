@@ -68,7 +68,7 @@ class Split:
     def declarations(self, types: Sequence[str], *, keyword: str) -> str:
         """Write the instantiations for ``types`` after a keyword: ``template`` or ``extern template``."""
         lines = [f"{keyword} {function.replace('{type}', name)};\n" for name in types for function in self.functions]
-        return f'#include "{self.header}"\n\nnamespace {self.namespace} {{\n{"".join(lines)}}}\n'
+        return f"namespace {self.namespace} {{\n{''.join(lines)}}}\n"
 
     def part(self, type_name: str) -> str:
         """Name the part of a type: ``unit.half.cu``."""

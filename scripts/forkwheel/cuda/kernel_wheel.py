@@ -14,12 +14,14 @@ from forkwheel.cuda.census import SCHEMA, Census, Kernel, census, census_documen
 from forkwheel.cuda.census_rules import check_rules
 from forkwheel.cuda.compile_cache import URL_VARIABLE, open_compile_cache
 from forkwheel.cuda.kernel_config import Kernels, kernels_file, load_kernels
+from forkwheel.cuda.kernel_documents import kernels_document
 from forkwheel.cuda.kernels import KernelBuild, KernelShop, build_kernels, reading_tools
 from forkwheel.cuda.prebuilt import pack_jit_cache
 from forkwheel.cuda.targets import Target, parse_targets
 from forkwheel.cuda.toolchain import LOCKED, load_toolchain_lock, locked_toolchain, system_toolchain
 from forkwheel.recipe import Recipe
 from forkwheel.release.inputs import Inputs
+from forkwheel.release.manifest import write_json
 from forkwheel.store import Store, write_whole
 from forkwheel.wheels.environment import build_environment
 from forkwheel.wheels.finish import Wheel
@@ -97,7 +99,7 @@ def make_kernel_wheel(
                 tree=tree,
                 tagging=tagging,
                 dest=dest,
-                records=records,
+                records={"forkwheel/kernels.json": write_json(kernels_document(build)), **(records or {})},
             )
     return KernelWheel(wheel, build, taken)
 

@@ -71,11 +71,17 @@ class KernelsLock:
                     hint="the build is not reproducible here: compare the objects with `forkwheel census --against`",
                 )
         for locked in same:
+            if locked.host == build.host and locked.modules != build.modules:
+                raise VerificationError(
+                    f"{build.filename}: device code identical, but {build.host} gave other host code than the lock "
+                    f"has from the same: {_hosts_difference(locked, build)}",
+                    hint="another build of that compiler, or of its C++ library, made the host code",
+                )
             if locked.host == build.host and locked.sha256 != build.sha256:
                 raise VerificationError(
-                    f"{build.filename}: device code identical, but {build.host} gave sha256 {build.sha256}, "
-                    f"and the lock has {locked.sha256} from the same",
-                    hint="another build of that compiler, or of its C++ library, made the host code",
+                    f"{build.filename}: the objects are those of the lock, but the wheel has sha256 {build.sha256}, "
+                    f"not {locked.sha256}",
+                    hint="`wheel` in kernels.toml or the package's epoch changed: make a new revision",
                 )
             if locked.host == build.host:
                 return "equal to the kernels' lock"
@@ -109,6 +115,15 @@ def _difference(locked: LockedKernels, build: LockedKernels) -> str:
         name for name in {*locked.device, *build.device} if locked.device.get(name) != build.device.get(name)
     )
     return f"the device code of {', '.join(names)} is not that"
+
+
+def _hosts_difference(locked: LockedKernels, build: LockedKernels) -> str:
+    found = {module.name: module.sha256 for module in build.modules}
+    return ", ".join(
+        f"{module.name}.so is {found[module.name]}, not {module.sha256}"
+        for module in locked.modules
+        if found[module.name] != module.sha256
+    )
 
 
 def locked_kernels(build: KernelBuild, wheel: Wheel, *, version: str) -> LockedKernels:

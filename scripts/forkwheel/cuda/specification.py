@@ -111,7 +111,7 @@ def evaluate(
     for name, module in answer["modules"].items():
         entries = _expanded(root.staged(module["ninja"]), ninja=ninja)
         moved = ((str(Path(module["ninja"]).parent), str(_OBJECTS / name)), (answer["python_include"], str(_PYTHON)))
-        found.append(_module(name, entries, moved=moved, toolchain=toolchain))
+        found.append(_module(name, entries, moved=moved))
     return tuple(found)
 
 
@@ -158,9 +158,7 @@ def _expanded(ninja_file: Path, *, ninja: Path) -> list[dict[str, str]]:
     return entries
 
 
-def _module(
-    name: str, entries: Sequence[dict[str, str]], *, moved: Sequence[tuple[str, str]], toolchain: Toolchain
-) -> Module:
+def _module(name: str, entries: Sequence[dict[str, str]], *, moved: Sequence[tuple[str, str]]) -> Module:
     units, links = [], []
     for entry in entries:
         words = [entry["file"], entry["output"], *shlex.split(entry["command"])]
@@ -170,7 +168,7 @@ def _module(
         if output.endswith(".so"):
             links.append((output, linked_statically(command)))
         else:
-            units.append(Unit(source, output, compiled_alike(command, toolchain=toolchain)))
+            units.append(Unit(source, output, compiled_alike(command)))
     if len(links) != 1 or not units:
         raise BuildError(
             f"the specification of {name} has {len(units)} units and {len(links)} shared objects, not some and one",
@@ -179,9 +177,9 @@ def _module(
     return Module(name, tuple(units), *links[0])
 
 
-def compiled_alike(command: Sequence[str], *, toolchain: Toolchain) -> tuple[str, ...]:
+def compiled_alike(command: Sequence[str]) -> tuple[str, ...]:
     """Make a compilation repeatable: nvcc's temporary files, whose names it embeds, go beside the object."""
-    if Path(command[0]).name != "nvcc" or toolchain.release < (11, 2):
+    if Path(command[0]).name != "nvcc":
         return tuple(command)
     return (command[0], "-objtemp", *command[1:])
 

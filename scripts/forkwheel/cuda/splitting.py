@@ -56,10 +56,12 @@ def check_splits(splits: Sequence[Split], modules: Sequence[Module], *, file: Pa
 
 
 def _parts(root: BuildRoot, unit: Unit, split: Split) -> Iterator[Unit]:
-    rest = split.declarations(split.types, keyword="extern template") + f'\n#include "{unit.source}"\n'
+    # The source comes first: it includes its header, which may have no guard against a second time.
+    rest = f'#include "{unit.source}"\n\n{split.declarations(split.types, keyword="extern template")}'
     yield _part(root, unit, split.unit, rest)
     for name in split.types:
-        yield _part(root, unit, split.part(name), split.declarations([name], keyword="template"))
+        text = f'#include "{split.header}"\n\n{split.declarations([name], keyword="template")}'
+        yield _part(root, unit, split.part(name), text)
 
 
 def _part(root: BuildRoot, unit: Unit, name: str, text: str) -> Unit:

@@ -24,6 +24,7 @@ from forkwheel.wheels.environment import build_environment
 LOCKED, SYSTEM = "locked", "system"
 KINDS = (LOCKED, SYSTEM)
 
+_LAYOUT = 1  # raised when the same packages are laid out in another way
 _RELEASE = re.compile(r"release (\d+)\.(\d+), V(\S+)")
 _COMPILER_FILES = (
     "bin/nvcc",
@@ -89,7 +90,7 @@ def locked_toolchain(
     Raise FetchError or PinMismatchError where its packages cannot be had as locked.
     """
     host = find_host_compiler(environment)
-    home = store.path("toolkits", lock.digest("toolkit"))
+    home = store.path("toolkits", f"{lock.digest('toolkit')}-{_LAYOUT}")
     with store.lock(f"toolkit-{home.name}", waiting=lambda: log.info("waiting for another run's toolkit")):
         if not home.is_dir():
             python = build_environment(lock.of("toolkit"), store=store, log=log, offline=offline)
@@ -115,6 +116,10 @@ def _assembled(packages: Path, home: Path, *, host: HostCompiler) -> Path:
     for tool in (*(home / "bin").iterdir(), *(home / "nvvm" / "bin").iterdir()):
         if tool.is_file() and not os.access(tool, os.X_OK) and not tool.suffix:
             tool.chmod(0o755)
+    for library in (home / "lib").glob("*.so.*"):
+        plain = library.with_name(library.name.partition(".so.")[0] + ".so")
+        if not plain.exists():
+            plain.symlink_to(library.name)
     if not (home / "lib64").exists():
         (home / "lib64").symlink_to("lib")
     make_driver_stub(home / "lib64" / "stubs", compiler=host)

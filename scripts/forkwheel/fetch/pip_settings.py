@@ -46,7 +46,10 @@ def read_pip_settings() -> PipSettings:
     quiet = {"PIP_QUIET": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUTF8": "1", "NO_COLOR": "1"}
     environment = {**os.environ, **quiet}
     environment.pop("PIP_VERBOSE", None)
-    completed = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False, env=environment)
+    # `-m` puts the working folder first on the path: it must not be one where a person keeps a pip.py.
+    completed = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", check=False, env=environment, cwd=sys.prefix
+    )
     if completed.returncode:
         reason = mask((completed.stderr.strip().splitlines() or ["no reason given"])[-1])
         raise FetchError(f"pip cannot read its configuration: {reason}", hint="run `python -m pip config debug`")

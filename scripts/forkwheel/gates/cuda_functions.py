@@ -13,12 +13,14 @@ import tree_sitter_cuda
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _FUNCTIONS = "[(function_definition) (lambda_expression)] @function"
 _CONDITIONS = """
-[(binary_expression) (unary_expression) (if_statement) (conditional_expression) (switch_statement)] @condition
+[(binary_expression) (unary_expression) (if_statement) (conditional_expression) (switch_statement) (call_expression)] @condition
 """
+_CHECKS = re.compile(r"[A-Z][A-Z0-9_]*_(EQ|NE|GE|GT|LE|LT)")
+_CHECKED = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
 _COMPARING = frozenset({"==", "!=", "<", ">", "<=", ">=", "&&", "||"})
 
 
-@dataclass
+@dataclass(eq=False)
 class CppFunction:
     """A function: its last name, the lines of the whole and of its body, and its parameters' names."""
 
@@ -139,6 +141,8 @@ def conditions_between(syntax: CppSyntax, first: int, last: int) -> Iterator[Cpp
             continue
         if node.type == "switch_statement":
             yield from _switch(node, syntax.source)
+        elif node.type == "call_expression":
+            yield from _check(node, syntax.source)
         elif node.type == "binary_expression" and _operator(node, syntax.source) in _COMPARING:
             if not _is_operand(node, syntax.source):
                 yield _condition(node, syntax.source)
@@ -183,6 +187,17 @@ def _outcome(node: tree_sitter.Node, source: bytes) -> tuple[str, bool]:
     if parent.type in ("init_declarator", "assignment_expression"):
         return f"the value of {_text(parent.children[0], source)[:40]}", False
     return {"conditional_expression": "a choice of a value", "return_statement": "a result"}.get(parent.type, ""), False
+
+
+def _check(node: tree_sitter.Node, source: bytes) -> Iterator[CppCondition]:
+    """Read a checking macro such as ``CHECK_EQ(a, b)``."""
+    function, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+    match = _CHECKS.fullmatch(_text(function, source)) if function else None
+    if match is None or arguments is None or len(arguments.named_children) != 2:
+        return
+    left, right = (_text(argument, source) for argument in arguments.named_children)
+    text = f"{left} {_CHECKED[match[1]]} {right}"
+    yield CppCondition(text, node.start_point[0] + 1, node.end_point[0] + 1, node.start_point[1], "an assertion")
 
 
 def _switch(node: tree_sitter.Node, source: bytes) -> Iterator[CppCondition]:

@@ -34,6 +34,7 @@ _CALL = re.compile(r"\b(\w+)\s*(?:<[^;(){}]*>)?\s*\(")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ROUNDS = 4
 _SHORT = 4  # names this short are shared by functions that have nothing to do with one another
+_PAIR_PARTS = frozenset({"first", "second", "major", "minor"})
 _COMMON = frozenset("if for while switch return sizeof static_cast major minor".split())
 
 
@@ -57,6 +58,15 @@ class HostChecks:
         self.files = tuple(files)
         self.archs = archs
         self.known = Known()
+        self._words: frozenset[str] = frozenset()  # of what is known
+        self._asks: dict[CppFunction, bool] = {}
+        self._declared: dict[CppFile, dict[str, Value]] = {}
+        self._wholes = (
+            varying(arch.number for arch in archs),
+            varying(arch.number * 10 for arch in archs),
+            varying(arch.major for arch in archs),
+            varying((arch.major, arch.minor) for arch in archs),
+        )
 
     def find(self) -> Iterator[Gate]:
         """Follow the architecture to where it is compared, then yield what differs."""
@@ -65,13 +75,15 @@ class HostChecks:
         for _ in range(_ROUNDS):
             for file in concerned:
                 self._learn(file)
-            fresh = self.known.words() - done
+            self._words = frozenset(self.known.words())
+            fresh = self._words - done
             if not fresh:
                 break
             done |= fresh
-            pattern = re.compile(r"\b(?:" + "|".join(sorted(map(re.escape, fresh))) + r")\b")
             listed = set(map(id, concerned))
-            concerned += [file for file in self.files if id(file) not in listed and pattern.search(file.raw)]
+            others = [file for file in self.files if id(file) not in listed]
+            whole = re.compile(r"\b(?:" + "|".join(sorted(map(re.escape, fresh))) + r")\b")
+            concerned += [f for f in others if any(word in f.raw for word in fresh) and whole.search(f.raw)]
         for file in concerned:
             yield from self._gates(file)
 
@@ -79,9 +91,9 @@ class HostChecks:
         for match in _MEMBER.finditer(file.text):
             self._keep(self.known.members, match[1], self._evaluate(match[2], {}))
         for function in file.syntax.functions:
-            names = self._names(function)
-            if not names and function.words.isdisjoint(self.known.words()):
+            if not self._is_concerned(file, function):
                 continue
+            names = self._names(file, function)
             declared = {match[1] for match in _DECLARED.finditer(function.text)} | set(function.parameters)
             for name, value in names.items():
                 if name not in declared and not name.startswith(".") and name not in ("major", "minor"):
@@ -92,12 +104,29 @@ class HostChecks:
             self._arguments(function, names)
 
     def _keep(self, table: dict[str, Value], name: str, value: Value) -> None:
-        if isinstance(value, Varying) and not holds_unknown(value.values):
-            table[name] = value if name not in table or same(table[name], value) else table[name]
+        """Keep a name for all files, where its value says the architecture whole."""
+        if any(same(value, whole) for whole in self._wholes) and name not in _PAIR_PARTS:
+            table.setdefault(name, value)
 
-    def _names(self, function: CppFunction) -> dict[str, Value]:
+    def _is_concerned(self, file: CppFile, function: CppFunction) -> bool:
+        """Tell whether a function mentions anything that may depend on the architecture."""
+        if function not in self._asks:
+            self._asks[function] = bool(_SOURCE.search(function.text))
+        if self._asks[function] or not function.words.isdisjoint(self._properties(file)):
+            return True
+        return not function.words.isdisjoint(self._words) or function.name in self._words
+
+    def _properties(self, file: CppFile) -> dict[str, Value]:
+        """Return the device properties that a file declares, wherever it does."""
+        if file not in self._declared:
+            found = _PROPERTIES.finditer(file.text) if "eviceProp" in file.raw else ()
+            pair = varying((arch.major, arch.minor) for arch in self.archs)
+            self._declared[file] = {match[1] or match[2]: pair for match in found}
+        return self._declared[file]
+
+    def _names(self, file: CppFile, function: CppFunction) -> dict[str, Value]:
         """Return the names of a function that depend on the architecture."""
-        names: dict[str, Value] = {}
+        names = dict(self._properties(file))
         for index, parameter in enumerate(function.parameters):
             value = self.known.arguments.get((function.name, index, len(function.parameters)))
             if isinstance(value, Varying):
@@ -105,10 +134,6 @@ class HostChecks:
         for match in _ATTRIBUTE.finditer(function.text):
             name = _NAME.findall(match[1])[-1]
             names[name] = varying(a.major if match[2].lower() == "major" else a.minor for a in self.archs)
-        for match in _PROPERTIES.finditer(function.text):
-            names[match[1] or match[2]] = varying((a.major, a.minor) for a in self.archs)
-        if not names and function.words.isdisjoint(self.known.words()):
-            return names
         for match in _PAIR.finditer(function.text):
             pair = per_arch(self._evaluate(match[3], names), len(self.archs))
             if all(isinstance(each, tuple) and len(each) == 2 for each in pair):
@@ -128,7 +153,7 @@ class HostChecks:
 
     def _evaluate(self, text: str, names: dict[str, Value]) -> Value:
         words = set(_NAME.findall(text))
-        if len(text) > 400 or (words.isdisjoint(names) and words.isdisjoint(self.known.words())):
+        if len(text) > 400 or (words.isdisjoint(names) and words.isdisjoint(self._words)):
             return Unknown(text.strip()[:80])
         return varying(
             c_expressions.evaluate(text.strip(), lambda name, i=i: self._lookup(name, names, i))
@@ -153,12 +178,14 @@ class HostChecks:
             for index, argument in enumerate(arguments):
                 if len(argument) < 80 and not interesting.isdisjoint(_NAME.findall(argument)):
                     value = self._evaluate(argument, names)
-                    if isinstance(value, Varying) and all(type(each) is int for each in value.values):
+                    if any(same(value, whole) for whole in self._wholes):
                         self.known.arguments.setdefault((match[1], index, len(arguments)), value)
 
     def _gates(self, file: CppFile) -> Iterator[Gate]:
         for function in file.syntax.functions:
-            names = self._names(function)
+            if not self._is_concerned(file, function):
+                continue
+            names = self._names(file, function)
             words = {*names, *self.known.members, *self.known.results}
             if function.words.isdisjoint(words) or function.is_kernel:
                 continue

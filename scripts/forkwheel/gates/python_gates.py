@@ -176,7 +176,8 @@ class Recorder:
         return isinstance(value, Varying)
 
     def _is_condition(self, node: ast.expr, value: Varying, test: bool, scope: Scope) -> bool:
-        if not self._differs(lift(truth, value)):
+        decided = [each for each in lift(truth, value).values if not _is_raised(each)] if self._differs(lift(truth, value)) else []
+        if not decided or all(same(decided[0], each) for each in decided[1:]):
             return False
         if all(isinstance(truth(each), Unknown) for each in value.values):
             return isinstance(node, ast.Compare) and self._compares_arch(node, scope)
@@ -279,6 +280,11 @@ class Recorder:
         if "major" in name and all(type(item) is int and item in KNOWN_MAJORS for item in collection):
             return Varying(tuple(arch.major for arch in archs))
         return None
+
+
+def _is_raised(value: Value) -> bool:
+    """Tell whether an architecture does not get this far, because something raised before."""
+    return isinstance(value, Unknown) and "raised in " in value.text
 
 
 def functions_of(module: Module) -> Iterator[FunctionRef]:

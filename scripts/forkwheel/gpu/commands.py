@@ -18,7 +18,7 @@ from forkwheel.console import Console
 from forkwheel.errors import GpuCheckError, UsageError
 from forkwheel.gpu.checks import FAIL, PASS, Check
 from forkwheel.gpu.devices import find_machine
-from forkwheel.gpu.environment import TestedWheel, find_prebuilt, find_wheels, make_environment
+from forkwheel.gpu.environment import InstalledWheel, find_prebuilt, find_wheels, make_environment
 from forkwheel.gpu.job import Limits
 from forkwheel.gpu.plan import load_plan, quick
 from forkwheel.gpu.ranks import choose_worlds
@@ -39,6 +39,9 @@ def register(commands: Commands) -> None:
     _common(smoke)
     smoke.add_argument(
         "--only", action="append", default=[], metavar="OPERATION", help="run this operation (repeatable)"
+    )
+    smoke.add_argument(
+        "--evidence", action="store_true", help="only list the records that are kept, and which are stale"
     )
     smoke.add_argument("--quick", action="store_true", help="run fewer shapes; the verdict says so")
     smoke.add_argument("--controls", action="store_true", help="see that each check fails where it must")
@@ -76,6 +79,8 @@ def run_smoke_command(options: argparse.Namespace, console: Console) -> int:
     from forkwheel.gpu.smoke import run_smoke
     from forkwheel.gpu.verdict import smoke_document
 
+    if options.evidence:
+        return _show_evidence(options, console)
     log = console.bind("gpu")
 
     def report(check: Check) -> None:
@@ -95,6 +100,19 @@ def run_smoke_command(options: argparse.Namespace, console: Console) -> int:
         document = smoke_document(setting, checks, date=_now(), kind="controls" if options.controls else "smoke")
         file = options.wheels / f"{setting.recipe.name}.{document['kind']}.json"
     return _finish(document, file, console)
+
+
+def _show_evidence(options: argparse.Namespace, console: Console) -> int:
+    from forkwheel.gpu.verdict import evidence
+
+    found = evidence(load_recipe(find_recipe(options.recipe, recipes=Path("recipes"))))
+    rows = [[item.state, item.file.name, item.kind, item.date, item.verdict, item.statement] for item in found]
+    console.table(["", "file", "kind", "date", "verdict", "ran on"], rows)
+    if options.json:
+        names = ("state", "kind", "date", "verdict", "statement")
+        records = [{"file": item.file.name} | {name: getattr(item, name) for name in names} for item in found]
+        console.data({"schema": 1, "evidence": records})
+    return 0
 
 
 def run_bench_command(options: argparse.Namespace, console: Console) -> int:
@@ -156,7 +174,7 @@ def _setting(options: argparse.Namespace, console: Console) -> Iterator[Setting]
     work = Path(tempfile.mkdtemp(prefix="forkwheel-gpu-", dir=options.work)).absolute()
     try:
         wheels = find_wheels(options.wheels, manifest)
-        wheels += tuple(TestedWheel(file.resolve(), sha256_file(file)) for file in options.with_wheel)
+        wheels += tuple(InstalledWheel(file.resolve(), sha256_file(file)) for file in options.with_wheel)
         prebuilt = _prebuilt(options, recipe.name, machine.devices[0].capability)
         wheels += () if isinstance(prebuilt, str) else (prebuilt,)
         with console.bind("gpu").stage("environment"):
@@ -169,7 +187,7 @@ def _setting(options: argparse.Namespace, console: Console) -> Iterator[Setting]
             shutil.rmtree(work, ignore_errors=True)
 
 
-def _prebuilt(options: argparse.Namespace, recipe: str, capability: tuple[int, int]) -> TestedWheel | str:
+def _prebuilt(options: argparse.Namespace, recipe: str, capability: tuple[int, int]) -> InstalledWheel | str:
     file = options.wheels / f"{recipe}.kernels.json"
     if options.no_prebuilt:
         return "--no-prebuilt was given"

@@ -11,7 +11,7 @@ from typing import Any
 
 from forkwheel.gpu import preflight
 from forkwheel.gpu.checks import FAIL, PASS, Check, failed, passed, skipped
-from forkwheel.gpu.environment import TestedWheel, make_environment
+from forkwheel.gpu.environment import InstalledWheel, make_environment
 from forkwheel.gpu.job import Limits
 from forkwheel.gpu.judge import Judged
 from forkwheel.gpu.rank_group import RankGroup
@@ -127,9 +127,9 @@ def _stock(
     setting: Setting, stock: Path, wanted: Mapping[str, Mapping[str, Any]], prebuilt: Path | None
 ) -> list[Check]:
     """Install the unpatched wheel and see it fail where the series mends it."""
-    wheels = (TestedWheel(stock.resolve(), sha256_file(stock)),)
+    wheels = (InstalledWheel(stock.resolve(), sha256_file(stock)),)
     folder = setting.work / "stock"
-    base = setting.environment.python
+    base = setting.environment.base
     environment = make_environment(folder / "env", base=base, wheels=wheels, needs=dict(setting.plan.needs))
     if prebuilt is not None:
         place = _prebuilt_path(setting, environment.site)

@@ -31,7 +31,7 @@ print(json.dumps([n for n, m in json.loads(sys.argv[1]).items() if importlib.uti
 
 
 @dataclass(frozen=True)
-class TestedWheel:
+class InstalledWheel:
     """A wheel that is installed; ``sha256`` is that of its file, which the manifest confirms where there is one."""
 
     file: Path
@@ -40,8 +40,9 @@ class TestedWheel:
 
 @dataclass(frozen=True)
 class Environment:
-    """An interpreter with the wheels in it, and the torch that it uses (version, and its CUDA)."""
+    """An interpreter with the wheels in it, what it was made from, and the torch that it uses (and its CUDA)."""
 
+    base: Path
     python: Path
     site: Path
     torch: str
@@ -49,7 +50,7 @@ class Environment:
     python_version: str
 
 
-def find_wheels(folder: Path, manifest: Mapping[str, Any]) -> tuple[TestedWheel, ...]:
+def find_wheels(folder: Path, manifest: Mapping[str, Any]) -> tuple[InstalledWheel, ...]:
     """Return the wheels that a manifest names, from the folder it lies in; raise where one is not what it says."""
     wheels = []
     for package in manifest["packages"]:
@@ -61,7 +62,7 @@ def find_wheels(folder: Path, manifest: Mapping[str, Any]) -> tuple[TestedWheel,
     return tuple(wheels)
 
 
-def find_prebuilt(folder: Path, kernels: Mapping[str, Any], *, capability: tuple[int, int]) -> TestedWheel | str:
+def find_prebuilt(folder: Path, kernels: Mapping[str, Any], *, capability: tuple[int, int]) -> InstalledWheel | str:
     """Return the wheel of compiled kernels that ``kernels`` records, or the reason why this GPU can't use it."""
     named = kernels.get("wheel")
     if not named or not (folder / named["filename"]).is_file():
@@ -72,18 +73,18 @@ def find_prebuilt(folder: Path, kernels: Mapping[str, Any], *, capability: tuple
     return _verified(folder / named["filename"], named["sha256"])
 
 
-def _verified(file: Path, sha256: str) -> TestedWheel:
+def _verified(file: Path, sha256: str) -> InstalledWheel:
     found = sha256_file(file)
     if found != sha256:
         raise VerificationError(f"{file.name} has sha256 {found}, not {sha256}", hint="build the wheels again")
-    return TestedWheel(file.resolve(), found)
+    return InstalledWheel(file.resolve(), found)
 
 
 def make_environment(
     folder: Path,
     *,
     base: Path,
-    wheels: Sequence[TestedWheel],
+    wheels: Sequence[InstalledWheel],
     needs: Mapping[str, str],
 ) -> Environment:
     """Make an environment in ``folder`` from the interpreter ``base`` and install the wheels by hash.
@@ -103,10 +104,10 @@ def make_environment(
     (site / "zz-base.pth").write_text("\n".join(lines) + "\n")
     _install(python, wheels, folder)
     _install_needs(python, needs)
-    return Environment(python, site, answer["torch"], answer["cuda"], answer["version"])
+    return Environment(base, python, site, answer["torch"], answer["cuda"], answer["version"])
 
 
-def _install(python: Path, wheels: Sequence[TestedWheel], folder: Path) -> None:
+def _install(python: Path, wheels: Sequence[InstalledWheel], folder: Path) -> None:
     requirements = folder / "wheels.txt"
     requirements.write_text("".join(f"{wheel.file.as_uri()} --hash=sha256:{wheel.sha256}\n" for wheel in wheels))
     options = ["--no-deps", "--no-index", "--require-hashes", "--no-compile", "--force-reinstall"]

@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 from forkwheel.gpu.checks import Check, failed, passed, skipped
 from forkwheel.gpu.devices import Machine
-from forkwheel.gpu.environment import Environment, TestedWheel
+from forkwheel.gpu.environment import Environment, InstalledWheel
 from forkwheel.gpu.job import PASSED, Job, Limits, Outcome
 from forkwheel.gpu.plan import GpuPlan
 from forkwheel.gpu.rank_group import rank_environment
@@ -130,7 +130,7 @@ def _digest(file: Path) -> str:
     return sha256_file(file) if file.is_file() else "missing"
 
 
-def known_objects(wheels: Iterable[TestedWheel]) -> dict[str, str]:
+def known_objects(wheels: Iterable[InstalledWheel]) -> dict[str, str]:
     """Map the digest of every compiled object in the tested wheels to the wheel's name."""
     known = {}
     for wheel in wheels:

@@ -11,7 +11,7 @@ from typing import Any
 from forkwheel.gpu import preflight
 from forkwheel.gpu.checks import FAIL, Check, failed, passed, skipped
 from forkwheel.gpu.devices import Machine
-from forkwheel.gpu.environment import Environment, TestedWheel
+from forkwheel.gpu.environment import Environment, InstalledWheel
 from forkwheel.gpu.job import PASSED, Job, Limits
 from forkwheel.gpu.judge import Judged, judge, summarise
 from forkwheel.gpu.plan import GpuPlan, Operation, cases, describe
@@ -36,7 +36,7 @@ class Setting:
     manifest: Mapping[str, Any]
     machine: Machine
     environment: Environment
-    wheels: tuple[TestedWheel, ...]
+    wheels: tuple[InstalledWheel, ...]
     worlds: Mapping[int, tuple[int, ...]]
     work: Path
     limits: Limits

@@ -105,7 +105,7 @@ def evidence(recipe: Recipe) -> list[Evidence]:
     found = []
     for file in sorted((recipe.folder / "evidence").glob("*.json")):
         document = json.loads(file.read_text())
-        if document.get("schema") == SCHEMA and "wheels" in document and "statement" in document:
+        if isinstance(document, dict) and {"schema", "kind", "date", "statement", "wheels"} <= set(document):
             found.append(_evidence(file, document, locked))
     return found
 

@@ -41,10 +41,11 @@ class Revision:
     released: bool
     wheels: tuple[LockedWheel, ...]
 
-    def wheel(self, package: str) -> LockedWheel | None:
-        """Return the wheel of a package, or None."""
+    def wheel(self, package: str, *, tags: str = "") -> LockedWheel | None:
+        """Return the wheel of a package, of these tags where it has several, or None."""
         name = canonicalize_name(package)
-        return next((wheel for wheel in self.wheels if canonicalize_name(wheel.package) == name), None)
+        wheels = (wheel for wheel in self.wheels if canonicalize_name(wheel.package) == name)
+        return next((wheel for wheel in wheels if not tags or wheel.filename.endswith(f"-{tags}.whl")), None)
 
 
 @dataclass(frozen=True)

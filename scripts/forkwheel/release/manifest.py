@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import platform
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -42,23 +44,74 @@ def manifest(recipe: Recipe, built: tuple[Built, ...]) -> dict[str, Any]:
             "revision": recipe.revision,
             "target": recipe.target,
         },
-        "packages": [_package(item) for item in built],
+        "packages": [_package(items) for items in _by_package(built)],
+        **_taken(built),
     }
 
 
-def _package(item: Built) -> dict[str, Any]:
+def _by_package(built: tuple[Built, ...]) -> list[list[Built]]:
+    """Group what was built by package; what was taken as it is is left out."""
+    groups: dict[str, list[Built]] = {}
+    for item in built:
+        if not item.plan.package.is_taken:
+            groups.setdefault(item.plan.package.name, []).append(item)
+    return list(groups.values())
+
+
+def _taken(built: tuple[Built, ...]) -> dict[str, Any]:
+    """List the wheels of upstream that go with the set, where there are any."""
+    taken = [
+        {"name": item.plan.package.name, "version": item.plan.version, "wheel": _wheel(item)}
+        for item in built
+        if item.plan.package.is_taken
+    ]
+    return {"taken": taken} if taken else {}
+
+
+def _wheel(item: Built) -> dict[str, Any]:
+    return {"filename": item.wheel.filename, "sha256": item.wheel.sha256, "size": item.wheel.size}
+
+
+def _wheels(items: list[Built]) -> dict[str, Any]:
+    """Describe the one wheel of a package, or each of several, which have keys of their own."""
+    if len(items) == 1:
+        plan = items[0].plan
+        keys = {"key": plan.key.digest, "parts": dict(plan.key.parts), "tree": plan.source.tree.digest}
+        return {"wheel": _wheel(items[0]), **keys, "sources": [_source(source) for source in plan.package.sources]}
+    wheels = [
+        {
+            **_wheel(item),
+            "tags": item.plan.tags,
+            "key": item.plan.key.digest,
+            "parts": dict(item.plan.key.parts),
+            "tree": item.plan.source.tree.digest,
+        }
+        for item in items
+    ]
+    first = items[0].plan.key.parts
+    return {
+        "wheels": wheels,
+        "key": _joined(wheel["key"] for wheel in wheels),
+        "parts": dict(part for part in first if all(part in item.plan.key.parts for item in items)),
+        "tree": _joined(wheel["tree"] for wheel in wheels),
+        "sources": [_source(source) for item in items for source in item.plan.package.sources],
+    }
+
+
+def _joined(digests: Iterable[str]) -> str:
+    return sha256(" ".join(digests).encode()).hexdigest()
+
+
+def _package(items: list[Built]) -> dict[str, Any]:
+    item = items[0]
     plan = item.plan
     return {
+        **_wheels(items),
         "name": plan.package.name,
         "version": plan.version,
         "upstream_version": plan.package.version,
         "epoch": plan.package.epoch,
         "development": plan.revision == 0,
-        "wheel": {"filename": item.wheel.filename, "sha256": item.wheel.sha256, "size": item.wheel.size},
-        "key": plan.key.digest,
-        "parts": dict(plan.key.parts),
-        "tree": plan.source.tree.digest,
-        "sources": [_source(source) for source in plan.package.sources],
         "requires": dict(plan.required),
         "patches": [_patch(patch) for patch in plan.series.patches],
         "patched_files": {change.path: change.after.sha256 if change.after else None for change in item.changes},
@@ -100,7 +153,7 @@ def observed(recipe: Recipe, built: tuple[Built, ...], *, started: str, finished
         "finished": finished,
         "host": {"platform": platform.platform(), "python": sys.version.split()[0], "forkwheel": __version__},
         "packages": {
-            item.plan.package.name: {
+            item.plan.label: {
                 "source": item.plan.source.source.kind,
                 "fetched": dict(item.plan.source.observed),
                 "reused": item.reused,

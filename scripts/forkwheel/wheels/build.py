@@ -22,16 +22,18 @@ _SHOWN_LINES = 20
 _UMASK = 0o022
 
 
-def build_wheel(tree: Path, package: Package, *, version: str, python: Path, dest: Path, log: Log) -> Path:
+def build_wheel(
+    tree: Path, package: Package, *, version: str, python: Path, dest: Path, log: Log, log_file: Path | None = None
+) -> Path:
     """Build the wheel of the project in ``tree`` into the folder ``dest``, and return its path.
 
     ``tree`` is a private copy: backends write into it. ``python`` runs the backend and has its
-    requirements. What the backend says goes to a log file in ``dest``; its last lines are in
-    the BuildError that a failure raises.
+    requirements. What the backend says goes to ``log_file``, by default one in ``dest``; its
+    last lines are in the BuildError that a failure raises.
     """
     settings = _settings(package, version=version)
-    log_file = dest / f"{package.name}.build.log"
-    with _backend(tree, package, version=version, python=python, log_file=log_file) as builder:
+    log_file = log_file or dest / f"{package.name}.build.log"
+    with _backend(tree, package, version=version, python=python, folder=dest, log_file=log_file) as builder:
         path = Path(builder.build("wheel", dest, settings))
     log.info(f"the backend built {path.name}")
     return path
@@ -41,18 +43,20 @@ def build_requires(tree: Path, package: Package, *, version: str, python: Path, 
     """Return the requirements that the backend itself asks for, beyond those in pyproject.toml."""
     settings = _settings(package, version=version)
     log_file = dest / f"{package.name}.requires.log"
-    with _backend(tree, package, version=version, python=python, log_file=log_file) as builder:
+    with _backend(tree, package, version=version, python=python, folder=dest, log_file=log_file) as builder:
         return builder.get_requires_for_build("wheel", settings)
 
 
 @contextmanager
-def _backend(tree: Path, package: Package, *, version: str, python: Path, log_file: Path) -> Iterator[ProjectBuilder]:
+def _backend(
+    tree: Path, package: Package, *, version: str, python: Path, folder: Path, log_file: Path
+) -> Iterator[ProjectBuilder]:
     """Give a builder whose hooks run in the fixed environment; raise BuildError for whatever fails in it."""
     _leave_warnings_to_the_log()
     try:
-        log_file.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         log_file.write_bytes(b"")
-        with tempfile.TemporaryDirectory(dir=log_file.parent, prefix=".build-", ignore_cleanup_errors=True) as private:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".build-", ignore_cleanup_errors=True) as private:
             environment = _environment(Path(private), package=package, version=version, python=python)
             runner = partial(_run_hook, log_file=log_file, environment=environment)
             yield ProjectBuilder(tree, python_executable=str(python), runner=runner)
@@ -67,7 +71,7 @@ def _backend(tree: Path, package: Package, *, version: str, python: Path, log_fi
         ) from error
     except OSError as error:
         raise BuildError(
-            f"the wheel of {package.name} cannot be built in {log_file.parent}: {error.strerror or error}",
+            f"the wheel of {package.name} cannot be built in {folder}: {error.strerror or error}",
             hint="see that the disk has room and that the folder can be written to",
         ) from error
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,12 +47,36 @@ def finish_wheel(
     ``records`` are added below the ``.dist-info`` folder by their paths in it. Raise BuildError
     where the raw wheel is unsound, of another version, or lacks a requirement.
     """
-    try:
+    with _as_build_errors(package, dest):
         members, dist_info = _read(raw, package=package, version=version)
+        path = dest / raw.name
+        return assemble(
+            members, dist_info=dist_info, package=package, version=version, requires=requires, records=records, path=path
+        )
+
+
+def assemble(
+    members: Sequence[Member],
+    *,
+    dist_info: str,
+    package: Package,
+    version: str,
+    requires: Mapping[str, str],
+    records: Mapping[str, bytes],
+    path: Path,
+) -> Wheel:
+    """Write the wheel ``path`` of members that have no RECORD yet, with requirements rewritten and records added."""
+    with _as_build_errors(package, path.parent):
         _check_own_version(members, package=package, version=version)
-        members = _rewrite(members, dist_info=dist_info, requires=requires)
-        members += _recorded(members, records, dist_info=dist_info)
-        return _write(members, dist_info=dist_info, epoch=package.epoch, path=dest / raw.name)
+        rewritten = _rewrite(members, dist_info=dist_info, requires=requires)
+        rewritten += _recorded(rewritten, records, dist_info=dist_info)
+        return _write(rewritten, dist_info=dist_info, epoch=package.epoch, path=path)
+
+
+@contextmanager
+def _as_build_errors(package: Package, dest: Path) -> Iterator[None]:
+    try:
+        yield
     except VerificationError as error:
         raise BuildError(error.message, hint=_HINT) from error
     except OSError as error:

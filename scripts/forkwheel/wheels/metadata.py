@@ -46,6 +46,15 @@ def rewrite_requirements(metadata: bytes, requires: Mapping[str, str]) -> bytes:
     return b"".join(lines) + end + body
 
 
+def rewrite_version(metadata: bytes, version: str) -> bytes:
+    """Give METADATA another version; raise BuildError unless it has exactly one."""
+    head, end, body = _split(metadata)
+    changed, count = re.subn(rb"(?mi)^(version:[ \t]*)[^\r\n]*", lambda match: match[1] + version.encode(), head)
+    if count != 1:
+        raise BuildError(f"METADATA has {count} versions, not one", hint="the wheel is unsound; do not use it")
+    return changed + end + body
+
+
 def _split(metadata: bytes) -> tuple[bytes, bytes, bytes]:
     """Part METADATA into its headers, the empty line and the description."""
     end = re.search(rb"(?<=\n)\r?\n", metadata)

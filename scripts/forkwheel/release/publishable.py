@@ -1,0 +1,95 @@
+"""What must not be published: development builds, bytes that no lock knows, and whatever failed a check."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from forkwheel.errors import PublishError
+from forkwheel.release.lock import load_lock
+from forkwheel.release.provenance import check_provenance
+from forkwheel.release.publish import check_install_files
+from forkwheel.release.wheel_set import SetWheel, WheelSet, verify_set
+
+CHECKS = ("smoke.json", "controls.json", "census.json", "audit.json")
+"""Records of checks that may lie beside a manifest; one that failed keeps its set from going out."""
+
+
+def check_publishable(wheels: WheelSet, *, lock: Path) -> None:
+    """Raise PublishError or VerificationError, naming what is wrong, unless a set may go out."""
+    _check_released(wheels)
+    _check_lock(wheels, lock)
+    verify_set(wheels)
+    check_provenance(wheels)
+    check_install_files(wheels)
+    for suffix in CHECKS:
+        _check_record(wheels.beside(suffix))
+
+
+def _check_released(wheels: WheelSet) -> None:
+    for wheel in wheels.wheels:
+        if wheel.development or ".dev." in wheel.version or ".dev." in wheel.filename:
+            raise PublishError(
+                f"{wheel.filename} is a development build, which can't be published",
+                hint="record it as a revision with `nox -s lock`, build again, then publish",
+            )
+
+
+def _check_lock(wheels: WheelSet, lock: Path) -> None:
+    if not lock.is_file():
+        raise PublishError(
+            f"there is no lock {lock}, so nothing says that this is revision {wheels.revision} of {wheels.recipe}",
+            hint="run this in the checkout, or name the recipe's wheels.lock.toml with --lock",
+        )
+    revision = load_lock(lock).revision(wheels.revision)
+    if revision is None:
+        raise PublishError(f"{lock} has no revision {wheels.revision}", hint="run `nox -s lock`, then build again")
+    locked = {wheel.filename: wheel for wheel in revision.wheels}
+    if missing := sorted(locked.keys() - {wheel.filename for wheel in wheels.wheels}):
+        raise PublishError(f"the set lacks {missing[0]}, which {lock} lists", hint="build the whole recipe")
+    for wheel in wheels.wheels:
+        known = locked.get(wheel.filename)
+        if known is None:
+            raise PublishError(f"{lock} does not list {wheel.filename}", hint="run `nox -s lock`, then build again")
+        _compare(wheel, "key", wheel.key, known.key, lock)
+        _compare(wheel, "SHA-256", wheel.sha256, known.sha256, lock)
+
+
+def _compare(wheel: SetWheel, what: str, found: str, locked: str, lock: Path) -> None:
+    if found != locked:
+        raise PublishError(
+            f"{wheel.filename} has the {what} {found}, {lock} says {locked}",
+            hint="build again from this checkout, or record the change with `nox -s lock`",
+        )
+
+
+def _check_record(file: Path) -> None:
+    document = read_record(file)
+    for problem in problems(document or {}):
+        raise PublishError(f"{file.name}: {problem}", hint="mend what failed and run the check again, then publish")
+
+
+def read_record(file: Path) -> Mapping[str, Any] | None:
+    """Return the record of a check, or None where there is none; raise PublishError where it cannot be read."""
+    if not file.is_file():
+        return None
+    try:
+        document = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise PublishError(f"{file.name} cannot be read: {error}", hint="run the check again") from error
+    if not isinstance(document, dict):
+        raise PublishError(f"{file.name} is no record of a check", hint="run the check again")
+    return document
+
+
+def problems(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a record of a check says that failed: its failures, its failed checks, then its verdict."""
+    for failure in document.get("failures") or ():
+        yield str(failure)
+    for check in document.get("checks") or ():
+        if check.get("status") == "FAIL":
+            yield f"{check.get('name')} failed: {check.get('detail', '')}"
+    if document.get("verdict", "PASS") != "PASS":
+        yield f"the verdict is {document['verdict']}"

@@ -1,0 +1,156 @@
+"""Build wheels again, from what they carry, with no cache and in a fresh place, and compare the bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from forkwheel.console import Console
+from forkwheel.errors import VerificationError
+from forkwheel.fetch import FetchContext
+from forkwheel.pipeline import build_all, open_workshop, plan_all
+from forkwheel.plan import Plan
+from forkwheel.recipe import load_recipe
+from forkwheel.release.carried import Carried
+from forkwheel.release.compare import Difference, compare_wheels
+from forkwheel.release.manifest import Built, manifest
+from forkwheel.tree import sha256_file
+
+IDENTICAL, DIFFERENT = "identical", "different"
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """A wheel built again: ``differences`` are none where the bytes are equal."""
+
+    wheel: str
+    expected: str
+    rebuilt: str
+    path: Path
+    differences: tuple[Difference, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Return ``identical`` or ``different``."""
+        return DIFFERENT if self.differences else IDENTICAL
+
+
+def reproduce(
+    wheels: Sequence[Carried],
+    *,
+    context: FetchContext,
+    console: Console,
+    kind: str | None = None,
+    document: Mapping[str, Any] | None = None,
+) -> tuple[Reproduced, ...]:
+    """Build each wheel again and compare; ``document`` is a manifest that must say the same of them.
+
+    Raise VerificationError where what a wheel carries gives another key than it records, naming
+    the parts that differ.
+    """
+    with ThreadPoolExecutor(max_workers=len(wheels)) as pool:
+        built = list(pool.map(lambda one: _build(one, context=context, console=console, kind=kind), wheels))
+    results = [_compared(one, item) for one, item in zip(wheels, built, strict=True)]
+    if document is not None:
+        said = list(_against_manifest(wheels, built, document))
+        results = [replace(one, differences=(*one.differences, *_of(one.wheel, said))) for one in results]
+    return tuple(results)
+
+
+def _build(carried: Carried, *, context: FetchContext, console: Console, kind: str | None) -> Built:
+    shop = open_workshop(
+        carried.recipe, context=replace(context, log=console.bind(carried.package.name)), console=console
+    )
+    plans = plan_all(shop, kind=kind, revision=carried.recipe.revision or None)
+    _check_key(carried, plans[0])
+    return _made(carried, build_all(shop, plans))
+
+
+def _made(carried: Carried, built: Sequence[Built]) -> Built:
+    for item in built:
+        if item.wheel.filename == carried.wheel.name:
+            return item
+    names = ", ".join(item.wheel.filename for item in built)
+    raise VerificationError(
+        f"what {carried.wheel.name} carries gives {names}, not a wheel of that name",
+        hint="the wheel was renamed, or its records were changed: do not use it",
+    )
+
+
+def _check_key(carried: Carried, plan: Plan) -> None:
+    """Compare the key's parts; a wheel whose records were changed with care is found here."""
+    changes = plan.key.changes(carried.key["parts"])
+    if changes or plan.key.digest != carried.key.get("key"):
+        listed = "; ".join(f"{name} is {mine}, it records {other}" for name, mine, other in changes)
+        raise VerificationError(
+            f"{carried.wheel.name} carries other inputs than its key records: {listed or 'the key itself'}",
+            hint="the wheel was changed after it was built: do not use it",
+        )
+
+
+def _compared(carried: Carried, built: Built) -> Reproduced:
+    return Reproduced(
+        wheel=carried.wheel.name,
+        expected=sha256_file(carried.wheel),
+        rebuilt=built.wheel.sha256,
+        path=built.wheel.path,
+        differences=compare_wheels(carried.wheel, built.wheel.path),
+    )
+
+
+def _against_manifest(
+    wheels: Sequence[Carried], built: Sequence[Built], document: Mapping[str, Any]
+) -> Iterator[tuple[str, Difference]]:
+    """Yield what a manifest says otherwise than the builds do, with the wheel that it says it of."""
+    said = {canonicalize_name(package["name"]): package for package in document["packages"]}
+    for carried, item in zip(wheels, built, strict=True):
+        (mine,) = manifest(carried.recipe, (item,))["packages"]
+        for path, theirs, ours in differing(said[canonicalize_name(carried.package.name)], mine):
+            yield carried.wheel.name, Difference("manifest", path, f"it says {theirs!r}, the rebuild gives {ours!r}")
+
+
+def _of(wheel: str, said: Sequence[tuple[str, Difference]]) -> tuple[Difference, ...]:
+    return tuple(difference for name, difference in said if name == wheel)
+
+
+def differing(left: Any, right: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield (path, left value, right value) where two JSON documents differ."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in sorted({*left, *right}):
+            yield from differing(left.get(key), right.get(key), f"{path}.{key}" if path else str(key))
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for number, (one, other) in enumerate(zip(left, right, strict=True)):
+            yield from differing(one, other, f"{path}[{number}]")
+    elif left != right:
+        yield path, left, right
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Whether a checkout's recipe gives a package's recorded key; ``changes`` are the parts that differ."""
+
+    package: str
+    same: bool
+    changes: tuple[tuple[str, str, str], ...]
+
+
+def agreement(
+    wheels: Sequence[Carried], recipe_file: Path, *, context: FetchContext, console: Console, kind: str | None = None
+) -> tuple[Agreement, ...]:
+    """Compare the keys that wheels record with those that a checkout's recipe gives."""
+    shop = open_workshop(load_recipe(recipe_file), context=context, console=console)
+    plans = {canonicalize_name(plan.package.name): plan for plan in plan_all(shop, kind=kind)}
+    found = []
+    for carried in wheels:
+        plan = plans.get(canonicalize_name(carried.package.name))
+        if plan is None:
+            found.append(Agreement(carried.package.name, False, (("package", "-", carried.package.name),)))
+        else:
+            changes = plan.key.changes(carried.key["parts"])
+            found.append(Agreement(carried.package.name, plan.key.digest == carried.key["key"], changes))
+    return tuple(found)

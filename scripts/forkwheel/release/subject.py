@@ -1,0 +1,128 @@
+"""What is to be built again: a wheel, a manifest with its wheels, or a set that an index serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urljoin
+
+from packaging.utils import canonicalize_name
+
+from forkwheel.errors import FetchError, UsageError, VerificationError
+from forkwheel.fetch import FetchContext
+from forkwheel.fetch.masking import mask
+from forkwheel.recipe import FileSource
+from forkwheel.release.carried import Carried, carried_by
+from forkwheel.release.index import SIMPLE, read_pages
+from forkwheel.release.index_pages import IndexedSet, read_project, read_root
+from forkwheel.release.wheel_set import WheelSet, find_manifest, load_set, verify_set
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The wheels to build again, and the manifest that speaks of them, if any."""
+
+    wheels: tuple[Carried, ...]
+    document: Mapping[str, Any] | None
+
+    @property
+    def recipe(self) -> str:
+        """The name of the recipe."""
+        return self.wheels[0].recipe.name
+
+
+def read_subject(text: str, *, work: Path, context: FetchContext, recipe: str | None = None) -> Subject:
+    """Read what a person named: a wheel, a manifest, a folder of either, or the URL of an index.
+
+    What it carries is written below ``work``. Raise UsageError where it is none of these, and
+    VerificationError where it is not what it says.
+    """
+    if "://" in text:
+        return _of_set(_downloaded(text, work / "downloaded", context=context, recipe=recipe), work)
+    path = Path(text)
+    if path.suffix == ".whl":
+        return Subject((carried_by(path, work / "carried" / path.name),), None)
+    if not path.exists():
+        raise UsageError(f"there is no {text}", hint="name a wheel, a manifest, or the URL of an index")
+    if (path / SIMPLE).exists():
+        one = _chosen(read_pages(path).sets, recipe, where=text)
+        return _of_set(load_set(path / one.manifest, wheels=path), work)
+    return _of_set(load_set(find_manifest(path, recipe=recipe)), work)
+
+
+def _of_set(wheels: WheelSet, work: Path) -> Subject:
+    if not any(wheel.path.is_file() for wheel in wheels.wheels):
+        raise UsageError(
+            f"the wheels that {wheels.manifest.name} lists are not beside it, and they carry what a rebuild needs",
+            hint="put them beside the manifest, or name the index that serves them",
+        )
+    verify_set(wheels)
+    carried = tuple(carried_by(wheel.path, work / "carried" / wheel.filename) for wheel in wheels.wheels)
+    return Subject(carried, wheels.document)
+
+
+def _chosen(sets: tuple[IndexedSet, ...], recipe: str | None, *, where: str) -> IndexedSet:
+    """Return the newest revision of the recipe that is asked for, or of the only one."""
+    named = [one for one in sets if recipe in (None, one.recipe)]
+    names = sorted({one.recipe for one in named})
+    if not named:
+        raise UsageError(f"{where} has no set of recipe {recipe or 'any'}", hint="name a wheel of it instead")
+    if len(names) > 1:
+        raise UsageError(f"{where} has the sets of {', '.join(names)}", hint="choose one with --recipe")
+    return max(named, key=lambda one: one.revision)
+
+
+def _downloaded(url: str, folder: Path, *, context: FetchContext, recipe: str | None) -> WheelSet:
+    """Fetch a set from the index at ``url``, every file checked against the page that lists it."""
+    from unearth import Link
+    from unearth.collector import is_secure_origin
+    from unearth.fetchers import Fetcher
+
+    from forkwheel.fetch.download import download
+    from forkwheel.fetch.http_client import open_client
+    from forkwheel.fetch.pip_settings import read_pip_settings
+
+    base = url if url.endswith("/") else f"{url}/"
+    folder.mkdir(parents=True)
+    with open_client(read_pip_settings(), [base], silence=context.silence) as client:
+        if not is_secure_origin(cast(Fetcher, client), Link(base)):
+            raise FetchError(f"{mask(base)} is neither HTTPS nor a trusted host", hint="use an https:// index")
+
+        def page(address: str) -> bytes:
+            response = client.get(address)
+            if not response.is_success:
+                raise UsageError(
+                    f"{mask(address)} answers {response.status_code}: it is no index of forkwheel's",
+                    hint="give the URL that pip would be given, such as https://HOST/simple/, or download the wheel",
+                )
+            return bytes(response.content)
+
+        def save(address: str, name: str, sha256: str) -> None:
+            source = FileSource("wheel", name, sha256)
+            download(address, folder / name, source=source, client=client, context=context)
+
+        one = _chosen(_parsed(read_root, page(f"{base}index.json"), base)[1], recipe, where=mask(base))
+        manifest = Path(one.manifest).name
+        save(urljoin(base, f"../{one.manifest}"), manifest, one.sha256)
+        wheels = load_set(folder / manifest)
+        for project in {canonicalize_name(wheel.package) for wheel in wheels.wheels}:
+            address = f"{base}{project}/"
+            for file in _parsed(read_project, page(f"{address}index.json"), address)[1]:
+                if any(file.filename == wheel.filename for wheel in wheels.wheels):
+                    save(urljoin(address, f"../../{_quoted(file.filename)}"), file.filename, file.sha256)
+    return wheels
+
+
+def _quoted(filename: str) -> str:
+    return filename.replace("+", "%2B")
+
+
+def _parsed(reader: Any, content: bytes, address: str) -> Any:
+    try:
+        return reader(content)
+    except ValueError as error:
+        raise VerificationError(
+            f"{mask(address)} is no index of forkwheel's: {error}", hint="download the wheel, and name it"
+        ) from error

@@ -1,0 +1,162 @@
+"""The command ``upstream``: how a recipe's series stand against other revisions."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from forkwheel.cli import Commands
+from forkwheel.console import Console
+from forkwheel.errors import PatchError, UsageError
+from forkwheel.fetch import FetchContext, parse_mirrors
+from forkwheel.patching.names import printable
+from forkwheel.patching.series import Series, load_series
+from forkwheel.recipe import GitSource, Package, Recipe, find_recipe, load_recipe
+from forkwheel.sources import source_tree
+from forkwheel.store import Store
+from forkwheel.upstream.bisect import Event, trace
+from forkwheel.upstream.bisect import document as trace_document
+from forkwheel.upstream.history import open_history
+from forkwheel.upstream.matrix import SCHEMA, Column, cell, courses, document, judge_revisions, needs_work
+from forkwheel.upstream.revisions import expand
+
+
+def register(commands: Commands) -> None:
+    """Add ``upstream``."""
+    parser = commands.add("upstream", help="tell which patches still apply to other revisions, and which upstream took")
+    add_common_options(parser)
+    parser.add_argument("--package", help="this package of the recipe (needed where several are patched)")
+    parser.add_argument(
+        "--to",
+        action="append",
+        required=True,
+        metavar="REVISION",
+        help="a version, a range of final releases A..B, an sdist, a wheel or a git revision; several make a matrix",
+    )
+    parser.add_argument("--bisect", action="store_true", help="name the commits of the git history up to --to")
+    parser.add_argument("--repository", metavar="FOLDER-or-URL", help="the git repository (default: the recipe's)")
+    parser.set_defaults(run=_run)
+
+
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """Add what ``upstream`` and ``port`` share."""
+    parser.add_argument("--recipe", required=True, help="name or path of the recipe")
+    parser.add_argument("--offline", action="store_true", help="use the cache alone")
+    parser.add_argument(
+        "--mirror", action="append", default=[], metavar="URL=PATH", help="fetch a git URL from another place"
+    )
+
+
+def open_recipe(options: argparse.Namespace, console: Console) -> tuple[Recipe, FetchContext]:
+    """Open the recipe that the options name, with the person's cache."""
+    recipe = load_recipe(find_recipe(options.recipe, recipes=Path("recipes")))
+    context = FetchContext(
+        store=Store.default(),
+        log=console.bind(recipe.name),
+        offline=options.offline,
+        mirrors=parse_mirrors(options.mirror, os.environ),
+    )
+    return recipe, context
+
+
+def _run(options: argparse.Namespace, console: Console) -> int:
+    recipe, context = open_recipe(options, console)
+    package = _package(recipe, options.package)
+    series = load_series(package.series)
+    if options.bisect:
+        return _bisect(options, package, series, context, console)
+    base = base_tree(package, context)
+    named = expand(options.to, package, context=context)
+    columns = judge_revisions(package, series, base, named, context=context, repository=options.repository)
+    if options.json:
+        console.data({"schema": SCHEMA, "recipe": recipe.name, **document(package, series, columns)})
+    elif len(columns) == 1:
+        _show_one(package, columns[0], console)
+    else:
+        _show_matrix(package, series, columns, console)
+    return PatchError.exit_code if any(map(needs_work, columns)) else 0
+
+
+def base_tree(package: Package, context: FetchContext):  # type: ignore[no-untyped-def]
+    """Return the tree that a package's series is made for; files of the index are quicker to have than git."""
+    kinds = [source.kind for source in package.sources]
+    kind = next((kind for kind in ("sdist", "wheel") if kind in kinds), None)
+    return source_tree(package, context=context, kind=kind).tree
+
+
+def _package(recipe: Recipe, name: str | None) -> Package:
+    patched = [package for package in recipe.packages if package.series is not None]
+    if name is not None:
+        package = recipe.package(name)
+        if package.series is None:
+            raise UsageError(f"{package.name} has no patch series", hint="name a patched package with --package")
+        return package
+    if len(patched) != 1:
+        names = ", ".join(package.name for package in patched) or "none"
+        raise UsageError(f"{recipe.name} patches {len(patched)} packages", hint=f"give --package: one of {names}")
+    return patched[0]
+
+
+def _show_one(package: Package, column: Column, console: Console) -> None:
+    rows: list[tuple[object, ...]] = []
+    for judged in column.patches:
+        for file in judged.files:
+            rows.append((judged.name, printable(file.path), "", str(file), judged.expired or ""))
+            rows += [
+                ("", "", f"line {hunk.old_start}", str(hunk.verdict), hunk.verdict.reason)
+                for hunk in file.hunks
+                if len(file.hunks) > 1 or hunk.verdict.reason
+            ]
+    title = f"{package.name} {package.version} against {column.revision}"
+    console.table(("patch", "file", "hunk", "verdict", ""), rows, title=title)
+    console.line(_summary(column), kind="warning" if needs_work(column) else "done", package=package.name)
+
+
+def _summary(column: Column) -> str:
+    if needs_work(column):
+        return f"{column.revision}: some patches must be reworked; `port` opens a work tree for them"
+    return f"{column.revision}: every patch applies, or is taken"
+
+
+def _show_matrix(package: Package, series: Series, columns: Sequence[Column], console: Console) -> None:
+    rows = [
+        (column.revision, *(cell(judged) for judged in column.patches)) for column in columns
+    ]
+    names = [patch.name.removesuffix(".patch") for patch in series.patches]
+    console.table((package.name, *names), rows, title=f"series for {package.name} {package.version}")
+    summary = [
+        (course.patch, course.applied_until or "-", course.changed_in or "-", course.taken_in or "-", course.header or "-")
+        for course in courses(series, columns)
+    ]
+    console.table(("patch", "applies until", "changed in", "content taken in", "header"), summary, title="patches")
+
+
+def _bisect(
+    options: argparse.Namespace, package: Package, series: Series, context: FetchContext, console: Console
+) -> int:
+    if len(options.to) != 1:
+        raise UsageError("--bisect needs one --to: the last revision to look at", hint="give the newest one")
+    history = open_history(package.sources, repository=options.repository, context=context)
+    source = next((source for source in package.sources if isinstance(source, GitSource)), None)
+    if source is None:
+        raise UsageError(f"{package.name} has no git source to start from", hint="bisect a package with a git source")
+    first, last = history.commit(source.commit), history.commit(options.to[0])
+    traced = trace(series, base_tree(package, context), history, first=first, last=last)
+    if options.json:
+        console.data({"schema": SCHEMA, "package": package.name, "last": last, "patches": trace_document(traced)})
+    rows = []
+    for item in traced:
+        for what, event in (("taken", item.taken), ("changed", item.changed)):
+            if event is not None and (what == "taken" or item.taken != item.changed):
+                rows.append((item.patch, what, *_event(event)))
+        if item.taken is None and item.changed is None:
+            rows.append((item.patch, item.now, "-", "-", "-", "-"))
+    columns = ("patch", "", "commit", "first release", "verdict there", "subject")
+    console.table(columns, rows, title=f"{package.name} {package.version} to {options.to[0]}")
+    return 0
+
+
+def _event(event: Event) -> tuple[str, ...]:
+    return event.commit[:12], event.release or "-", event.verdict, event.subject

@@ -1,0 +1,188 @@
+"""A git repository with upstream's history: its revisions' files, and its commits in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from forkwheel.errors import FetchError, ToolchainError, UsageError
+from forkwheel.fetch import FetchContext
+from forkwheel.fetch.git_errors import explain
+from forkwheel.fetch.git_process import check_git, remote_environment
+from forkwheel.fetch.git_process import run_git as run_remote_git
+from forkwheel.fetch.masking import mask
+from forkwheel.fetch.mirrors import apply_mirrors, is_local
+from forkwheel.patching.git import run_git
+from forkwheel.patching.names import decode
+from forkwheel.patching.overlay import File
+from forkwheel.recipe import GitSource
+
+_REVISION = re.compile(r"[^-\s:~^?*\[\\][^\s:?*\[\\]*")
+
+
+class History:
+    """A repository on this machine; ``subdirectory`` is the folder that holds the project."""
+
+    def __init__(self, repository: Path, *, shown: str, subdirectory: str = "") -> None:
+        self._repository = repository
+        self._shown = shown
+        self._prefix = f"{subdirectory}/" if subdirectory else ""
+
+    def _git(self, *arguments: str) -> bytes:
+        return run_git("-c", "safe.directory=*", *arguments, folder=self._repository)
+
+    def commit(self, revision: str) -> str:
+        """Return the full commit that a revision names; raise UsageError where there is none."""
+        if _REVISION.fullmatch(revision):
+            try:
+                found = self._git("rev-parse", "--quiet", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+                return found.decode().strip()
+            except ToolchainError:
+                pass
+        if self.is_shallow():
+            raise UsageError(
+                f"{self._shown} has no revision {revision!r}: its history is shallow", hint=self._complete
+            )
+        raise UsageError(
+            f"{self._shown} has no revision {revision!r}",
+            hint="give a version of the package index, a file, or a tag, branch or commit of the repository",
+        )
+
+    @property
+    def _complete(self) -> str:
+        return f"complete it with `git -C {self._shown} fetch --unshallow --tags`, or use a full clone"
+
+    def is_shallow(self) -> bool:
+        """Tell whether the repository lacks the older part of its history."""
+        return self._git("rev-parse", "--is-shallow-repository").strip() == b"true"
+
+    def files(self, commit: str) -> CommitFiles:
+        """Give the files of a commit."""
+        return CommitFiles(self._repository, commit, self._prefix)
+
+    def between(self, first: str, last: str, paths: Iterable[str]) -> list[str]:
+        """List the commits after ``first`` up to ``last``, oldest first, that change one of the paths.
+
+        Raises UsageError where the history is shallow, or does not lead from one to the other.
+        """
+        if self.is_shallow():
+            raise UsageError(
+                f"{self._shown} has a shallow history: what it lacks cannot be searched",
+                hint=self._complete,
+            )
+        base = self._merge_base(first, last)
+        listed = [self._prefix + path for path in paths]
+        output = self._git("rev-list", "--reverse", "--topo-order", "--first-parent", f"{base}..{last}", "--", *listed)
+        return output.decode().split()
+
+    def _merge_base(self, first: str, last: str) -> str:
+        try:
+            return self._git("merge-base", first, last).decode().strip()
+        except ToolchainError as error:
+            raise UsageError(
+                f"{self._shown}: {first[:12]} and {last[:12]} have no commit in common",
+                hint="give revisions of one history",
+            ) from error
+
+    def first_release(self, commit: str) -> str | None:
+        """Return the tag of the lowest final version that holds a commit, or None."""
+        found: list[tuple[Version, str]] = []
+        for tag in decode(self._git("tag", "--contains", commit)).split("\n"):
+            try:
+                version = Version(tag.rpartition("/")[2])
+            except InvalidVersion:
+                continue
+            if not version.is_prerelease:
+                found.append((version, tag))
+        return min(found)[1] if found else None
+
+    def subject(self, commit: str) -> str:
+        """Return a commit's date and first line."""
+        return decode(self._git("show", "--no-patch", "--format=%cs %s", commit)).strip()
+
+
+class CommitFiles:
+    """The files of one commit."""
+
+    def __init__(self, repository: Path, commit: str, prefix: str) -> None:
+        self._repository = repository
+        self._commit = commit
+        self._prefix = prefix
+        output = run_git(
+            *("-c", "safe.directory=*", "ls-tree", "-r", "-z", "--full-tree", commit), folder=repository
+        )
+        self._entries: dict[str, tuple[str, str]] = {}
+        for record in output.split(b"\0")[:-1]:
+            head, _, name = record.partition(b"\t")
+            mode, kind, object_id = head.decode().split()
+            path = decode(name)
+            if kind == "blob" and path.startswith(prefix):
+                self._entries[path.removeprefix(prefix)] = (mode, object_id)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._entries
+
+    def is_link(self, path: str) -> bool:
+        """Tell whether the path is a symbolic link."""
+        return path in self._entries and self._entries[path][0] == "120000"
+
+    def paths(self) -> Iterator[str]:
+        """Give the path of every file and symbolic link."""
+        return iter(self._entries)
+
+    def read(self, path: str) -> File:
+        """Return a regular file that is there."""
+        mode, object_id = self._entries[path]
+        content = run_git("-c", "safe.directory=*", "cat-file", "blob", object_id, folder=self._repository)
+        return File(mode, content)
+
+
+def open_history(sources: Sequence[object], *, repository: str | None, context: FetchContext) -> History:
+    """Open the repository of a package's git source, or the one that is given (a folder or URL).
+
+    One that is not on this machine is fetched whole into the cache. Raises UsageError where
+    the package has no git source.
+    """
+    check_git()
+    source = next((source for source in sources if isinstance(source, GitSource)), None)
+    subdirectory = source.subdirectory if source else ""
+    url = repository or (apply_mirrors(source.url, context.mirrors) if source else None)
+    if url is None:
+        raise UsageError("the package has no git source", hint="give its repository with --repository")
+    if is_local(url):
+        folder = Path(url.removeprefix("file://")).expanduser()
+        if not (folder / "HEAD").exists() and not (folder / ".git").exists():
+            raise UsageError(f"{mask(url)} is no git repository", hint="give a clone's folder, or its URL")
+        return History(folder, shown=mask(url), subdirectory=subdirectory)
+    return History(_fetched(url, context), shown=mask(url), subdirectory=subdirectory)
+
+
+def _fetched(url: str, context: FetchContext) -> Path:
+    """Have the whole history of a remote in the cache, as new as the remote is now."""
+    target = context.store.path("git", f"history-{sha256(url.encode()).hexdigest()[:40]}.git")
+    with context.store.lock(f"history-{target.name}"):
+        if context.offline:
+            if not target.is_dir():
+                raise FetchError(f"the history of {mask(url)} is not in the cache", hint="run without --offline")
+            return target
+        if not target.is_dir():
+            with context.store.temporary() as folder:
+                made = folder / "repository"
+                run_remote_git(["init", "--quiet", "--bare", "--template=", str(made)], repository=None, context=context)
+                context.store.publish(made, target)
+        remote, environment = remote_environment(url, context)
+        refs = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]
+        result = run_remote_git(
+            ["fetch", "--progress", "--no-recurse-submodules", "--prune", "--", remote, *refs],
+            repository=target,
+            context=context,
+            remote=url,
+            environment=environment,
+        )
+        if result.status:
+            raise explain(result.errors, url)
+    return target

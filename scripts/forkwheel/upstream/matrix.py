@@ -1,0 +1,163 @@
+"""A series against many revisions: the matrix of patches and revisions, and what it tells of each patch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from forkwheel.errors import UsageError
+from forkwheel.fetch import FetchContext
+from forkwheel.patching.judge import ALREADY_APPLIED
+from forkwheel.patching.series import Series
+from forkwheel.recipe import Package
+from forkwheel.tree import Tree
+from forkwheel.upstream.files import Files
+from forkwheel.upstream.revisions import open_revision
+from forkwheel.upstream.verdict import APPLIES, GONE, JudgedFile, JudgedPatch, judge_series
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Column:
+    """One revision, and the verdicts on the series' patches, in order."""
+
+    revision: str
+    version: str | None
+    patches: tuple[JudgedPatch, ...]
+
+
+@dataclass(frozen=True)
+class Course:
+    """How one patch fared over the revisions, in their order; names of revisions, or None.
+
+    ``applied_until`` is the last that it applies to (clean or with an offset), ``changed_in``
+    the first after that. ``taken_in`` is the first that has its very content, and ``header``
+    the field by which its header says that upstream has it.
+    """
+
+    patch: str
+    applied_until: str | None
+    changed_in: str | None
+    taken_in: str | None
+    header: str | None
+
+
+def judge_revisions(
+    package: Package,
+    series: Series,
+    base: Tree,
+    specifications: Sequence[str],
+    *,
+    context: FetchContext,
+    repository: str | None = None,
+) -> tuple[Column, ...]:
+    """Judge a series against each revision that ``--to`` names."""
+    wanted = [path for patch in series.patches for file in patch.files for path in (file.old_path, file.new_path)]
+    paths = list(dict.fromkeys(path for path in wanted if path is not None))
+
+    def judge(text: str) -> Column:
+        revision = open_revision(text, package, wanted=paths, context=context, repository=repository)
+        check_project(series, revision.files, name=revision.name)
+        judged = judge_series(series, base, revision.files, version=revision.version)
+        return Column(revision.name, revision.version, judged)
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return tuple(pool.map(judge, specifications))
+
+
+def check_project(series: Series, files: Files, *, name: str) -> None:
+    """Raise UsageError where a revision has not one of the files that a series changes, by name even."""
+    paths = {file.old_path for patch in series.patches for file in patch.files if file.old_path is not None}
+    names = {path.rpartition("/")[2] for path in paths}
+    if paths and not any(path.rpartition("/")[2] in names for path in files.paths()):
+        raise UsageError(
+            f"{name} has none of the files that {series.folder} changes: it is another project",
+            hint="check --package and --to",
+        )
+
+
+def courses(series: Series, columns: Sequence[Column]) -> tuple[Course, ...]:
+    """Tell for each patch how far it applies, and where upstream took it."""
+    return tuple(_course(patch.name, [(c.revision, c.patches[i]) for c in columns]) for i, patch in enumerate(series.patches))
+
+
+def _course(name: str, row: Sequence[tuple[str, JudgedPatch]]) -> Course:
+    applying = [index for index, (_, judged) in enumerate(row) if judged.verdict in APPLIES]
+    after = applying[-1] + 1 if applying else 0
+    return Course(
+        patch=name,
+        applied_until=row[applying[-1]][0] if applying else None,
+        changed_in=row[after][0] if after < len(row) else None,
+        taken_in=next((revision for revision, judged in row if judged.verdict == ALREADY_APPLIED), None),
+        header=next((judged.expired for _, judged in row if judged.expired), None),
+    )
+
+
+def needs_work(column: Column) -> bool:
+    """Tell whether a patch needs a person: it neither applies, nor is taken, nor has its header say so."""
+    return any(judged.verdict not in (*APPLIES, ALREADY_APPLIED) and not judged.expired for judged in column.patches)
+
+
+def cell(judged: JudgedPatch) -> str:
+    """Return a patch's verdict for a table; in brackets the release that its header says took it."""
+    known = f" [taken {judged.expired.rpartition(' ')[2]}]" if judged.expired else ""
+    moved = next((str(file) for file in judged.files if file.target and file.verdict not in (GONE,)), None)
+    return (moved if moved and judged.verdict not in (ALREADY_APPLIED,) else str(judged)) + known
+
+
+def document(package: Package, series: Series, columns: Sequence[Column]) -> dict[str, Any]:
+    """Return the matrix for JSON."""
+    return {
+        "package": package.name,
+        "base": package.version,
+        "revisions": [
+            {
+                "revision": column.revision,
+                "version": column.version,
+                "needs_work": needs_work(column),
+                "patches": [_patch_document(judged) for judged in column.patches],
+            }
+            for column in columns
+        ],
+        "patches": [
+            {
+                "name": course.patch,
+                "applied_until": course.applied_until,
+                "changed_in": course.changed_in,
+                "taken_in": course.taken_in,
+                "header": course.header,
+            }
+            for course in courses(series, columns)
+        ],
+    }
+
+
+def _patch_document(judged: JudgedPatch) -> dict[str, Any]:
+    return {
+        "name": judged.name,
+        "verdict": str(judged),
+        "expired": judged.expired,
+        "files": [_file_document(file) for file in judged.files],
+    }
+
+
+def _file_document(file: JudgedFile) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "operation": file.operation,
+        "verdict": str(file),
+        "target": file.target,
+        "reason": file.reason or None,
+        "hunks": [
+            {
+                "line": hunk.line,
+                "old_start": hunk.old_start,
+                "verdict": str(hunk.verdict),
+                "reason": hunk.verdict.reason or None,
+            }
+            for hunk in file.hunks
+        ],
+    }

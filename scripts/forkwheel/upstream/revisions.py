@@ -1,0 +1,116 @@
+"""The revisions that a series is judged against: what `--to` may name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from forkwheel.errors import FetchError, UsageError
+from forkwheel.fetch import FetchContext
+from forkwheel.fetch.index import cached_archive
+from forkwheel.recipe import FileSource, Package
+from forkwheel.upstream.archives import open_archive
+from forkwheel.upstream.files import Files
+from forkwheel.upstream.history import open_history
+from forkwheel.upstream.listing import Release, cached_file, find_release, list_releases
+
+_RANGE = re.compile(r"(\S+?)\.\.(\S+)")
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A revision of a package: how it is shown, its version (None for a commit), and its files."""
+
+    name: str
+    version: str | None
+    files: Files
+
+
+def expand(specifications: Sequence[str], package: Package, *, context: FetchContext) -> list[str]:
+    """Replace each range ``A..B`` by the final releases from A to B that were not yanked."""
+    named: list[str] = []
+    for text in specifications:
+        match = _RANGE.fullmatch(text)
+        if match is None:
+            named.append(text)
+            continue
+        first, last = _bound(match[1]), _bound(match[2])
+        releases = list_releases(package.name, context=context)
+        found = [str(version) for version, release in releases.items() if _is_within(release, first, last)]
+        if not found:
+            raise UsageError(f"{package.name} has no final release from {first} to {last}", hint="check the range")
+        named += found
+    return list(dict.fromkeys(named))
+
+
+def _bound(text: str) -> Version:
+    try:
+        return Version(text)
+    except InvalidVersion as error:
+        raise UsageError(f"{text!r} is no version", hint="a range is VERSION..VERSION") from error
+
+
+def _is_within(release: Release, first: Version, last: Version) -> bool:
+    return first <= release.version <= last and not release.version.is_prerelease and release.yanked is None
+
+
+def open_revision(
+    text: str, package: Package, *, wanted: Iterable[str], context: FetchContext, repository: str | None = None
+) -> Revision:
+    """Open what ``--to`` names: an sdist or wheel, a version of the package index, or a git revision.
+
+    ``wanted`` are the paths that will be read. Raises UsageError or FetchError where there is
+    no such revision.
+    """
+    wanted = list(wanted)
+    path = Path(text).expanduser()
+    if path.suffix in (".whl", ".gz", ".zip", ".tgz") or path.is_file():
+        version = _file_version(path, package)
+        return Revision(path.name, version, open_archive(path, store=context.store, wanted=wanted))
+    if is_version(text):
+        source = version_source(package, Version(text), context=context)
+        archive, _ = cached_archive(package, source, context=context)
+        return Revision(text, text, open_archive(archive, store=context.store, wanted=wanted))
+    history = open_history(package.sources, repository=repository, context=context)
+    commit = history.commit(text)
+    name = text if text != commit else commit[:12]
+    return Revision(name, None, history.files(commit))
+
+
+def is_version(text: str) -> bool:
+    """Tell whether a text is a version as the index writes it, and not a tag or commit."""
+    try:
+        return str(Version(text)) == text and not re.fullmatch(r"\d{7,40}", text)
+    except InvalidVersion:
+        return False
+
+
+def version_source(package: Package, version: Version, *, context: FetchContext) -> FileSource:
+    """Return a version's sdist or, where there is none, one of its wheels; what is cached comes first."""
+    if (cached := cached_file(package.name, version, context=context)) is not None:
+        return cached
+    release = find_release(package.name, version, context=context)
+    source = release.sdist or next(iter(release.wheels), None)
+    if source is None:
+        raise FetchError(f"the index gives no SHA-256 for {package.name} {version}", hint="give the file itself")
+    return replace(source)
+
+
+def _file_version(path: Path, package: Package) -> str:
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file", hint="give an sdist, a wheel, a version or a git revision")
+    try:
+        parse = parse_wheel_filename if path.suffix == ".whl" else parse_sdist_filename
+        name, version = parse(path.name)[:2]
+    except ValueError as error:
+        raise UsageError(f"{path.name} is no sdist's or wheel's file name: {error}", hint="keep the name it had") from error
+    if name != canonicalize_name(package.name):
+        raise UsageError(
+            f"{path.name} is of {name}, and the series is for {package.name}", hint="give the package with --package"
+        )
+    return str(version)
