@@ -25,6 +25,8 @@ _COMMANDS = {
     "publish": "forkwheel.release.publish_commands",
     "verify": "forkwheel.release.publish_commands",
     "reproduce": "forkwheel.release.reproduce_commands",
+    "cache": "forkwheel.cache_commands",
+    "doctor": "forkwheel.doctor_commands",
     "clear-jit-cache": "forkwheel.cuda.jit_cache_commands",
 }
 

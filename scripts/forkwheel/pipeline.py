@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forkwheel.console import Console, Log
-from forkwheel.errors import UsageError, VerificationError
+from forkwheel.errors import VerificationError
 from forkwheel.fetch import FetchContext
 from forkwheel.patching.apply import Change, check_series, write_changes
 from forkwheel.plan import Plan, make_plans
@@ -24,10 +24,14 @@ from forkwheel.release.resolution import build_system_requires
 from forkwheel.shipped import expected_members
 from forkwheel.store import Store
 from forkwheel.tree import Entry, Tree, sha256_file
+from forkwheel.wheel_source import make_from_wheel
 from forkwheel.wheels.build import build_wheel
 from forkwheel.wheels.environment import build_environment
 from forkwheel.wheels.finish import Wheel, finish_wheel
 from forkwheel.wheels.verify import member_names, verify_wheel
+
+_AT_ONCE = 4
+"""Wheels that are made at the same time, each of which is held in memory."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Workshop:
 
     def log(self, plan: Plan) -> Log:
         """Return the log of a plan's package."""
-        return self.console.bind(plan.package.name)
+        return self.console.bind(plan.label)
 
 
 def open_workshop(recipe: Recipe, *, context: FetchContext, console: Console) -> Workshop:
@@ -77,7 +81,7 @@ def plan_all(shop: Workshop, *, kind: str | None = None, revision: int | None = 
 
 def build_all(shop: Workshop, plans: tuple[Plan, ...]) -> tuple[Built, ...]:
     """Build the wheels of all plans side by side; what was built before is taken from the cache."""
-    with ThreadPoolExecutor(max_workers=len(plans)) as pool:
+    with ThreadPoolExecutor(max_workers=min(len(plans), _AT_ONCE)) as pool:
         futures = [pool.submit(_built, shop, plan) for plan in plans]
     return tuple(future.result() for future in futures)
 
@@ -100,10 +104,14 @@ def _make(shop: Workshop, plan: Plan, slot: Path) -> None:
     log = shop.log(plan)
     package = plan.package
     if plan.source.source.kind == "wheel":
-        raise UsageError(
-            f"{package.name}: a wheel can be fetched and verified, but not yet patched in place",
-            hint="give the package a git or sdist source",
-        )
+        with shop.store.temporary() as work:
+            (work / "made").mkdir()
+            wheel, changes = make_from_wheel(
+                shop.recipe, plan, context=shop.context, work=work, made=work / "made", log=log
+            )
+            _check_lock(plan, wheel)
+            _publish(work / "made", wheel, changes, shop.store, slot)
+        return
     with shop.store.temporary() as work:
         with log.stage("patch"):
             changes = check_series(plan.series, plan.source.tree)
@@ -140,8 +148,12 @@ def _make(shop: Workshop, plan: Plan, slot: Path) -> None:
         with log.stage("verify"):
             _verify(plan, wheel, changes, tree)
             _check_lock(plan, wheel)
-        (made / "build.json").write_text(json.dumps(_slot_record(wheel, changes)))
-        shop.store.publish(made, slot)
+        _publish(made, wheel, changes, shop.store, slot)
+
+
+def _publish(made: Path, wheel: Wheel, changes: tuple[Change, ...], store: Store, slot: Path) -> None:
+    (made / "build.json").write_text(json.dumps(_slot_record(wheel, changes)))
+    store.publish(made, slot)
 
 
 def _verify(plan: Plan, wheel: Wheel, changes: tuple[Change, ...], tree: Tree) -> None:

@@ -20,6 +20,7 @@ from forkwheel.release.lock import LockedWheel, Revision, WheelsLock
 from forkwheel.sources import SourceTree, archive_tree, source_tree
 
 _AT_ONCE = 4
+"""Sources that are fetched at the same time."""
 
 
 @dataclass(frozen=True)
@@ -70,24 +71,24 @@ def make_plans(
     series = {package.name: load_series(package.series) for package in recipe.packages}
     for package in recipe.packages:
         check_expiry(series[package.name], package.version)
-    variants = [variant for package in in_order(recipe) for variant in package.variants(kind)]
-    sources = _fetch_all(variants, context=context, console=console, kind=kind)
+    variants = [package.variants(kind) for package in in_order(recipe)]
+    every = [one for group in variants for one in group]
+    sources = iter(_fetch_all(every, context=context, console=console, kind=kind))
     current = lock.revision(recipe.revision)
     plans: list[Plan] = []
     versions: dict[str, str] = {}
-    for package, source in zip(variants, sources, strict=True):
-        plan = _plan(
+    for group in variants:
+        made = _plans(
             recipe,
-            package,
-            source=source,
-            series=series[package.name],
-            inputs=_inputs(package, source, inputs),
-            required=_required(package, versions),
+            [(package, next(sources)) for package in group],
+            series=series[group[0].name],
+            inputs=inputs,
+            required=_required(group[0], versions),
             current=current,
             revision=revision,
         )
-        plans.append(plan)
-        versions[canonicalize_name(package.name)] = plan.version
+        plans += made
+        versions[canonicalize_name(group[0].name)] = made[0].version
     return tuple(plans)
 
 
@@ -96,7 +97,9 @@ def _fetch_all(
 ) -> list[SourceTree]:
     def fetch(package: Package) -> SourceTree:
         mine = replace(context, log=console.bind(package.name))
-        return archive_tree(package, context=mine) if package.is_taken else source_tree(package, context=mine, kind=kind)
+        if package.is_taken:
+            return archive_tree(package, context=mine)
+        return source_tree(package, context=mine, kind=kind)
 
     with ThreadPoolExecutor(max_workers=min(len(packages), _AT_ONCE)) as pool:
         return list(pool.map(fetch, packages))
@@ -107,31 +110,45 @@ def _inputs(package: Package, source: SourceTree, inputs: Inputs) -> PackageInpu
     return PackageInputs(package.name, (), (), ()) if source.source.kind == "wheel" else inputs.part(package.name)
 
 
-def _plan(
+def _plans(
     recipe: Recipe,
-    package: Package,
+    variants: Sequence[tuple[Package, SourceTree]],
     *,
-    source: SourceTree,
     series: Series,
-    inputs: PackageInputs,
+    inputs: Inputs,
     required: tuple[tuple[str, str], ...],
     current: Revision | None,
     revision: int | None,
-) -> Plan:
-    key = build_key(
-        recipe, package, tree_digest=source.tree.digest, series=series, required=dict(required), inputs=inputs
-    )
-    tags = wheel_tags(source.source.filename) if isinstance(source.source, FileSource) else ""
-    locked = current.wheel(package.name, tags=tags) if current is not None else None
+) -> list[Plan]:
+    """Plan the wheels of one package, which have one version: the lock's where it knows the keys of all."""
+    keyed = []
+    for package, source in variants:
+        needed = _inputs(package, source, inputs)
+        key = build_key(
+            recipe, package, tree_digest=source.tree.digest, series=series, required=dict(required), inputs=needed
+        )
+        tags = wheel_tags(source.source.filename) if isinstance(source.source, FileSource) else ""
+        locked = current.wheel(package.name, tags=tags) if current is not None else None
+        keyed.append((package, source, needed, key, locked))
     if revision is None:
-        revision = recipe.revision if locked is not None and locked.key == key.digest else 0
+        is_known = all(locked is not None and locked.key == key.digest for *_, key, locked in keyed)
+        revision = recipe.revision if is_known else 0
+    version = _version(recipe, [(package, key) for package, _, _, key, _ in keyed], revision=revision)
+    return [
+        Plan(package, source, series, needed, required, key, version, revision, locked)
+        for package, source, needed, key, locked in keyed
+    ]
+
+
+def _version(recipe: Recipe, keyed: Sequence[tuple[Package, Key]], *, revision: int) -> str:
+    package, key = keyed[0]
     if package.is_taken:
-        version = package.version
-    elif revision:
-        version = released_version(package, local=recipe.local, revision=revision)
-    else:
-        version = development_version(package, local=recipe.local, key=key)
-    return Plan(package, source, series, inputs, required, key, version, revision, locked)
+        return package.version
+    if revision:
+        return released_version(package, local=recipe.local, revision=revision)
+    if len(keyed) > 1:
+        key = Key(tuple(sorted((one.sources[0].pin, each.digest) for one, each in keyed)))
+    return development_version(package, local=recipe.local, key=key)
 
 
 def wheel_tags(filename: str) -> str:

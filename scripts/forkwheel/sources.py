@@ -41,7 +41,9 @@ def source_tree(package: Package, *, context: FetchContext, kind: str | None = N
             hint="its kinds are: " + ", ".join(source.kind for source in package.sources),
         )
     for source in sources:
-        if (found := _read(_slot(context.store, package, source), source)) is not None:
+        slot = _slot(context.store, package, source)
+        if (found := _read(slot, source)) is not None:
+            context.store.used(slot)
             return found
     with context.store.temporary() as work:
         with context.log.stage("fetch"):
@@ -61,8 +63,8 @@ def source_tree(package: Package, *, context: FetchContext, kind: str | None = N
 
 def archive_tree(package: Package, *, context: FetchContext) -> SourceTree:
     """Return the tree of a package whose one wheel is taken as it is: the archive alone, not unpacked."""
-    from forkwheel.fetch.index import cached_archive
     from forkwheel.fetch.context import observed
+    from forkwheel.fetch.index import cached_archive
 
     (source,) = package.sources
     assert not isinstance(source, GitSource)

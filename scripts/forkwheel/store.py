@@ -11,6 +11,9 @@ Layout below the root (``FORKWHEEL_CACHE``, or the platform's cache folder):
 ``logs/``     what the last build of each wheel printed
 ``locks/``    one file per lock
 ``tmp/``      work in progress; what a killed run left is removed by the next one
+``users``     held by every run that uses the cache, so that nothing is pruned under it
+
+When an entry was last used is told by its own times and by those of its lock.
 """
 
 from __future__ import annotations
@@ -19,8 +22,9 @@ import fcntl
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import platformdirs
@@ -32,6 +36,7 @@ UNFINISHED = ".forkwheel-unfinished"
 """Suffix of a file that is being written; what a killed run left of these may be removed."""
 
 _HELD = ".held"
+_USERS = "users"
 
 
 class Store:
@@ -40,6 +45,9 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._prepare()
+        self._user = os.open(root / _USERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        weakref.finalize(self, os.close, self._user)
+        fcntl.flock(self._user, fcntl.LOCK_SH)
 
     @classmethod
     def default(cls) -> Store:
@@ -56,8 +64,31 @@ class Store:
     @contextmanager
     def lock(self, name: str, *, waiting: Callable[[], None] | None = None) -> Iterator[None]:
         """Hold the lock ``name``; call ``waiting`` once if another run holds it now."""
-        with _locked(self.path("locks", f"{name}.lock"), waiting):
+        file = self.path("locks", f"{name}.lock")
+        with _locked(file, waiting):
+            self.used(file)
             yield
+
+    def used(self, path: Path) -> None:
+        """Record that an entry of the cache is used now."""
+        with suppress(OSError):  # one that is not ours to touch stays as old as it is
+            os.utime(path)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the cache against every other run; raise UsageError where one uses it now."""
+        try:
+            fcntl.flock(self._user, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(self._user, fcntl.LOCK_SH)
+            raise UsageError(
+                f"the cache {self.root} is in use by another run, and nothing was removed",
+                hint="wait until it has ended, and try again",
+            ) from None
+        try:
+            yield
+        finally:
+            fcntl.flock(self._user, fcntl.LOCK_SH)
 
     @contextmanager
     def temporary(self) -> Iterator[Path]:
@@ -109,7 +140,7 @@ class Store:
                 f"the cache {self.root} has format {found}, newer than {FORMAT}, the newest known here",
                 hint="use a newer forkwheel, or another FORKWHEEL_CACHE",
             )
-        others = [path for path in self.root.iterdir() if path.name not in (".lock", "format")]
+        others = [path for path in self.root.iterdir() if path.name not in (".lock", "format", _USERS)]
         if others and not found:
             raise UsageError(
                 f"{self.root} is not a forkwheel cache: it holds {others[0].name}",

@@ -157,6 +157,16 @@ def test_the_wheel_is_the_same_each_time(built: KernelBuild, shop: KernelShop, t
     assert first.name == second.name
 
 
+def test_a_fast_build_has_another_key(built: KernelBuild, shop: KernelShop, tmp_path: Path) -> None:
+    fast = build_kernels(
+        make_tree(tmp_path / "tree"), shop=shop, targets=TARGET, dest=tmp_path / "out", fast=True, fresh=True
+    )
+
+    assert fast.fast
+    assert fast.key != built.key
+    assert all("--split-compile=0" in command for _, command in fast.modules[0].units)
+
+
 def test_a_fast_build_cannot_be_a_release(built: KernelBuild, shop: KernelShop, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="fast build"):
         packed(replace(built, fast=True), shop, tmp_path)

@@ -34,30 +34,65 @@ class Compiled:
 
 
 @dataclass
-class _Running:
-    """The processes of one compilation, so that a failure of one ends the others."""
+class _Bench:
+    """What all compilations share, and their processes, so that a failure of one ends the others."""
 
+    root: BuildRoot
+    environment: Mapping[str, str]
+    prefix: Sequence[str]
+    log: Log
+    started: dict[str, float] = field(default_factory=dict)
     processes: set[subprocess.Popen[str]] = field(default_factory=set)
     stopped: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def compile(self, unit: Unit, kept: Path) -> Compiled:
+        """Compile a unit and keep its object; one that is kept already is left as it is."""
+        if kept.is_file():
+            self.log.info(f"{unit.name}: compiled before")
+            return Compiled(unit, kept, 0.0)
+        output = self.root.staged(unit.output)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        begin = self.started[unit.name] = time.monotonic()
+        try:
+            self._run(unit)
+        finally:
+            self.started.pop(unit.name, None)
+        seconds = time.monotonic() - begin
+        _keep(output, kept)
+        self.log.info(f"{unit.name}: compiled in {seconds:.0f} s")
+        return Compiled(unit, kept, seconds)
+
+    def _run(self, unit: Unit) -> None:
+        self._check()
+        self.log.info(f"{unit.name}: compiling")
+        command = [*self.prefix, *unit.command]
+        try:
+            with self._process(command) as process:
+                said, _ = process.communicate()
+        except OSError as error:
+            raise BuildError(
+                f"{unit.name}: {command[0]} cannot be run: {error.strerror}", hint="see that the toolkit is whole"
+            ) from error
+        if process.returncode:
+            self._check()
+            self.stop()
+            raise failure(unit.name, unit.command, process.returncode, said)
+
     @contextmanager
-    def process(
-        self, command: Sequence[str], *, root: BuildRoot, environment: Mapping[str, str]
-    ) -> Iterator[subprocess.Popen[str]]:
+    def _process(self, command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
         with self.lock:
-            if self.stopped:
-                raise _StoppedError
+            self._check()
             process = subprocess.Popen(
-                root.command(command),
-                cwd=root.stage,
-                pass_fds=root.descriptors,
+                self.root.command(command),
+                cwd=self.root.stage,
+                pass_fds=self.root.descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                env=dict(environment),
+                env=dict(self.environment),
                 start_new_session=True,
             )
             self.processes.add(process)
@@ -67,8 +102,7 @@ class _Running:
             with self.lock:
                 self.processes.discard(process)
 
-    def check(self) -> None:
-        """Raise where another unit failed already."""
+    def _check(self) -> None:
         if self.stopped:
             raise _StoppedError
 
@@ -138,19 +172,14 @@ def compile_units(
     ``prefix`` goes before every command (a compile cache). Raise BuildError for the first
     unit that fails, after the others were ended.
     """
-    running = _Running()
-    started: dict[str, float] = {}
+    bench = _Bench(root, environment, prefix, log)
     with ThreadPoolExecutor(max(1, jobs)) as pool:
-        futures = [
-            pool.submit(_compile, unit, root, kept(unit), environment, prefix, running, started, log) for unit in units
-        ]
+        futures = [pool.submit(bench.compile, unit, kept(unit)) for unit in units]
         try:
-            _wait(futures, started, log)
+            _wait(futures, bench.started, log)
         except BaseException:
-            running.stop()
+            bench.stop()
             raise
-        failed = [future for future in futures if future.exception() is not None]
-        raise_first(failed)
     return tuple(future.result() for future in futures)
 
 
@@ -159,12 +188,12 @@ def _wait(futures: Sequence[Future[Compiled]], started: Mapping[str, float], log
     left: set[Future[Compiled]] = set(futures)
     while left:
         done, left = wait(left, timeout=1, return_when=FIRST_EXCEPTION)
-        raise_first([future for future in done if future.exception() is not None])
+        _raise_first([future for future in done if future.exception() is not None])
         now = time.monotonic()
         log.progress(", ".join(f"{name} {now - since:.0f} s" for name, since in sorted(dict(started).items())))
 
 
-def raise_first(failed: Sequence[Future[Compiled]]) -> None:
+def _raise_first(failed: Sequence[Future[Compiled]]) -> None:
     """Raise the first failure that is not the consequence of another."""
     errors = [error for future in failed if (error := future.exception()) is not None]
     for error in errors:
@@ -172,45 +201,10 @@ def raise_first(failed: Sequence[Future[Compiled]]) -> None:
             raise error
 
 
-def _compile(
-    unit: Unit,
-    root: BuildRoot,
-    kept: Path,
-    environment: Mapping[str, str],
-    prefix: Sequence[str],
-    running: _Running,
-    started: dict[str, float],
-    log: Log,
-) -> Compiled:
-    if kept.is_file():
-        log.info(f"{unit.name}: compiled before")
-        return Compiled(unit, kept, 0.0)
-    output = root.staged(unit.output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    begin = started[unit.name] = time.monotonic()
-    try:
-        running.check()
-        log.info(f"{unit.name}: compiling")
-        with running.process([*prefix, *unit.command], root=root, environment=environment) as process:
-            said, _ = process.communicate()
-    except OSError as error:
-        raise BuildError(
-            f"{unit.name}: {prefix[0] if prefix else unit.command[0]} cannot be run: {error}", hint=""
-        ) from error
-    finally:
-        started.pop(unit.name, None)
-    if process.returncode:
-        running.check()
-        running.stop()
-        raise failure(unit.name, unit.command, process.returncode, said)
-    seconds = time.monotonic() - begin
-    _keep(output, kept)
-    log.info(f"{unit.name}: compiled in {seconds:.0f} s")
-    return Compiled(unit, kept, seconds)
-
-
 def _keep(output: Path, kept: Path) -> None:
     """Move an object to where it is kept, whole or not at all."""
+    if not output.is_file():
+        raise BuildError(f"the compiler left no {output.name} and no error", hint="see that the toolkit is whole")
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         partial = kept.with_name(f".{kept.name}.partial")

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 
 from forkwheel.gates.interpret import Interpreter
 from forkwheel.gates.modules import Module
+from forkwheel.gates.names import span
 from forkwheel.gates.objects import Bound, ClassRef, FunctionRef, Instance, Partial, Scope
 from forkwheel.gates.values import Value, Varying
 
 _ROUNDS = 8
+_SHORT = 2  # names this short are followed within their file only
+_LOOKS_IN = re.compile(r"\bin\s+(\w+)")
 _DECLARING = re.compile(r"def\s+(\w+)\s*\(([^)]*(?:capabilit|major_versions|supported_archs?\b|supported_sms?\b|_ccs\b)[^)]*)\)")
 _TOO_COMMON = frozenset({"name", "value", "get", "key", "self", "data", "result", "device", "__init__", "config", "x", "_"})
 
@@ -23,14 +26,21 @@ def discover(interpreter: Interpreter) -> None:
             interpreter.hot.update(match[1] for match in _DECLARING.finditer(module.text))
     proved: set[str] = set()
     fresh = set(interpreter.hot)
+    grown: set[str] = set()  # files whose own short names were learnt in the last round
     for _ in range(_ROUNDS):
         learnt: set[str] = set()
+        again, grown = grown, set()
         for module in interpreter.modules.all:
-            if not module.words.isdisjoint(fresh):
-                learnt.update(_learn(interpreter, module))
+            if module.path in again or not module.words.isdisjoint(fresh):
+                found = set(_learn(interpreter, module))
+                learnt.update(found)
+                own = interpreter.own.setdefault(module.path, set())
+                if short := {word for word in found if len(word) <= _SHORT} - own:
+                    own.update(short)
+                    grown.add(module.path)
         learnt.update(key.rpartition(":")[2].rpartition(".")[2] for key, _ in interpreter.memberships)
-        fresh = {word for word in learnt - proved - _TOO_COMMON if len(word) > 2}
-        if not fresh:
+        fresh = {word for word in learnt - proved - _TOO_COMMON if len(word) > _SHORT}
+        if not fresh and not grown:
             return
         proved.update(fresh)
         interpreter.hot.update(fresh)
@@ -49,6 +59,8 @@ def _learn(interpreter: Interpreter, module: Module) -> Iterator[str]:
             yield from _learn_class(interpreter, ClassRef(module, node), scope)
         elif interpreter.is_hot(node, module):
             found = interpreter.global_value(module, name)
+            if found is not None and isinstance(found[0], FunctionRef):
+                _look_in_parameters(interpreter, found[0])
             if found is not None and _varies(interpreter, found[0], scope):
                 yield name
             yield from _keys(interpreter, node)
@@ -61,6 +73,8 @@ def _learn_class(interpreter: Interpreter, cls: ClassRef, scope: Scope) -> Itera
     for node in cls.node.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and interpreter.is_hot(node, cls.module):
             value = interpreter.attribute(instance, node.name, scope, node.name)
+            if isinstance(value, Bound):
+                _look_in_parameters(interpreter, value.function)
             if isinstance(value, Varying) or _varies(interpreter, value, scope):
                 yield node.name
             for stored in sorted(_stored_on_self(node)):
@@ -70,6 +84,16 @@ def _learn_class(interpreter: Interpreter, cls: ClassRef, scope: Scope) -> Itera
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 if isinstance(target, ast.Name) and isinstance(interpreter.attribute(cls, target.id, scope, target.id), Varying):
                     yield target.id
+
+
+def _look_in_parameters(interpreter: Interpreter, function: FunctionRef) -> None:
+    """Run a function that looks for something in its parameters, so that what it looks for is noted."""
+    first, last = span(function.node)
+    text = "\n".join(function.module.lines[first - 1 : last])
+    names = interpreter.parameters(function)
+    if any(match[1] in names for match in _LOOKS_IN.finditer(text)):
+        inner = Scope(function.module, names, function.outer, function.owner, function.key, 1)
+        interpreter.body(function.node, inner, function.key)
 
 
 def _varies(interpreter: Interpreter, value: Value, scope: Scope) -> bool:

@@ -101,7 +101,8 @@ class Interpreter(Evaluator):
         self._running.add(plain)
         cuts = self.cuts
         try:
-            inner = Scope(plain.module, names, plain.outer, plain.owner, plain.key, scope.depth + 1)
+            eager = any(isinstance(value, str) for value in names.values())
+            inner = Scope(plain.module, names, plain.outer, plain.owner, plain.key, scope.depth + 1, eager)
             result = self.body(plain.node, inner, text)
         finally:
             self._running.discard(plain)
@@ -225,7 +226,7 @@ class Interpreter(Evaluator):
 
     def _settle(self, node: ast.expr, scope: Scope) -> Value:
         """Evaluate what is assigned, unless nothing architectural can come of it."""
-        if isinstance(node, _SIMPLE) or not self.is_cold(node, scope):
+        if scope.eager or isinstance(node, _SIMPLE) or not self.is_cold(node, scope):
             return self.evaluate(node, scope)
         if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
             cls = self.evaluate(node.func, scope)

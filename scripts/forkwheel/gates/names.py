@@ -35,6 +35,7 @@ class Names(ABC):
         self.modules = modules
         self.archs = archs
         self.hot: set[str] = set(primitives.WORDS)
+        self.own: dict[str, set[str]] = {}  # words that are hot in one file only, by its path
         self._globals: dict[tuple[str, str], Value] = {}
         self._attributes: dict[tuple[ast.ClassDef, str], Value] = {}
         self._running: set[object] = set()
@@ -265,7 +266,8 @@ class Names(ABC):
         """Tell whether a node's lines mention anything that may depend on the architecture."""
         lines = self._hot_lines.get(module.path)
         if lines is None:
-            lines = [number for number, words in enumerate(module.line_words, 1) if not self.hot.isdisjoint(words)]
+            hot = self.hot | self.own.get(module.path, set())
+            lines = [number for number, words in enumerate(module.line_words, 1) if not hot.isdisjoint(words)]
             self._hot_lines[module.path] = lines
         first, last = span(node)
         position = bisect_left(lines, first)

@@ -21,6 +21,7 @@ class Scope:
     owner: ClassRef | None = None
     key: str = ""  # module:qualified name of the function
     depth: int = 0  # calls that led here
+    eager: bool = False  # evaluate every assignment, because a constant was passed in
 
 
 @dataclass(frozen=True)

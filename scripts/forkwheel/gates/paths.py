@@ -113,10 +113,10 @@ class Paths:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 for each in self._called(node.func, scope, foreign):
                     functions[each.key] = each
+            if nested and isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in nested:
+                functions[nested[node.func.id].key] = nested[node.func.id]
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                if nested and node.id in nested:
-                    functions[nested[node.id].key] = nested[node.id]
-                elif node.id not in scope.names or not isinstance(scope.names[node.id], Unknown):
+                if node.id not in scope.names or not isinstance(scope.names[node.id], Unknown):
                     self._mention(node, scope, functions, variables)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 self._mention(node, scope, functions, variables)

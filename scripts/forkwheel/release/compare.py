@@ -94,9 +94,7 @@ def _objects(before: bytes, after: bytes) -> str:
 
 
 def _text_diff(before: str, after: str) -> str:
-    lines = list(
-        difflib.unified_diff(before.splitlines(), after.splitlines(), "expected", "rebuilt", lineterm="", n=1)
-    )
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), "expected", "rebuilt", lineterm="", n=1))
     more = len(lines) - _SHOWN_LINES
     shown = [line if len(line) <= 200 else f"{line[:200]}…" for line in lines[:_SHOWN_LINES]]
     if not lines:

@@ -67,8 +67,9 @@ def _build(carried: Carried, *, context: FetchContext, console: Console, kind: s
         carried.recipe, context=replace(context, log=console.bind(carried.package.name)), console=console
     )
     plans = plan_all(shop, kind=kind, revision=carried.recipe.revision or None)
-    _check_key(carried, plans[0])
-    return _made(carried, build_all(shop, plans))
+    plan = next((plan for plan in plans if plan.key.digest == carried.key.get("key")), plans[0])
+    _check_key(carried, plan)
+    return _made(carried, build_all(shop, (plan,)))
 
 
 def _made(carried: Carried, built: Sequence[Built]) -> Built:

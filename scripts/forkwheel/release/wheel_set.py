@@ -121,7 +121,7 @@ def _wheels(folder: Path, document: Mapping[str, Any]) -> Iterator[SetWheel]:
                 version=package["version"],
                 sha256=wheel["sha256"],
                 size=int(wheel["size"]),
-                key=package["key"],
+                key=wheel.get("key") or package["key"],
                 development=bool(package["development"]),
             )
 

@@ -44,7 +44,9 @@ def trace(series: Series, base: Tree, history: History, *, first: str, last: str
     only as many as a bisection needs: a patch that upstream took and later undid is searched
     from the end.
     """
-    paths = {path for patch in series.patches for file in patch.files for path in (file.old_path, file.new_path) if path}
+    paths = {
+        path for patch in series.patches for file in patch.files for path in (file.old_path, file.new_path) if path
+    }
     commits = [first, *history.between(first, last, sorted(paths))]
     judged: dict[int, tuple[JudgedPatch, ...]] = {}
 

@@ -121,13 +121,17 @@ def _summary(column: Column) -> str:
 
 
 def _show_matrix(package: Package, series: Series, columns: Sequence[Column], console: Console) -> None:
-    rows = [
-        (column.revision, *(cell(judged) for judged in column.patches)) for column in columns
-    ]
+    rows = [(column.revision, *(cell(judged) for judged in column.patches)) for column in columns]
     names = [patch.name.removesuffix(".patch") for patch in series.patches]
     console.table((package.name, *names), rows, title=f"series for {package.name} {package.version}")
     summary = [
-        (course.patch, course.applied_until or "-", course.changed_in or "-", course.taken_in or "-", course.header or "-")
+        (
+            course.patch,
+            course.applied_until or "-",
+            course.changed_in or "-",
+            course.taken_in or "-",
+            course.header or "-",
+        )
         for course in courses(series, columns)
     ]
     console.table(("patch", "applies until", "changed in", "content taken in", "header"), summary, title="patches")

@@ -44,9 +44,7 @@ class History:
             except ToolchainError:
                 pass
         if self.is_shallow():
-            raise UsageError(
-                f"{self._shown} has no revision {revision!r}: its history is shallow", hint=self._complete
-            )
+            raise UsageError(f"{self._shown} has no revision {revision!r}: its history is shallow", hint=self._complete)
         raise UsageError(
             f"{self._shown} has no revision {revision!r}",
             hint="give a version of the package index, a file, or a tag, branch or commit of the repository",
@@ -112,9 +110,7 @@ class CommitFiles:
         self._repository = repository
         self._commit = commit
         self._prefix = prefix
-        output = run_git(
-            *("-c", "safe.directory=*", "ls-tree", "-r", "-z", "--full-tree", commit), folder=repository
-        )
+        output = run_git(*("-c", "safe.directory=*", "ls-tree", "-r", "-z", "--full-tree", commit), folder=repository)
         self._entries: dict[str, tuple[str, str]] = {}
         for record in output.split(b"\0")[:-1]:
             head, _, name = record.partition(b"\t")
@@ -172,7 +168,9 @@ def _fetched(url: str, context: FetchContext) -> Path:
         if not target.is_dir():
             with context.store.temporary() as folder:
                 made = folder / "repository"
-                run_remote_git(["init", "--quiet", "--bare", "--template=", str(made)], repository=None, context=context)
+                run_remote_git(
+                    ["init", "--quiet", "--bare", "--template=", str(made)], repository=None, context=context
+                )
                 context.store.publish(made, target)
         remote, environment = remote_environment(url, context)
         refs = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]

@@ -186,5 +186,3 @@ def _packed(line: bytes) -> bytes:
 def _lines(places: Sequence[int]) -> str:
     shown = ", ".join(str(index + 1) for index in sorted(places)[:6])
     return ("line " if len(places) == 1 else "lines ") + shown + (", …" if len(places) > 6 else "")
-
-

@@ -106,9 +106,7 @@ def find_release(name: str, version: Version, *, context: FetchContext) -> Relea
         raise UsageError(f"the package index has no {name} {version}", hint=f"near it are: {shown}")
     release = releases[version]
     if release.yanked is not None:
-        raise FetchError(
-            f"{name} {version} was yanked by its authors: {release.yanked}", hint="choose another version"
-        )
+        raise FetchError(f"{name} {version} was yanked by its authors: {release.yanked}", hint="choose another version")
     return release
 
 

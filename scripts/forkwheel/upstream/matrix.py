@@ -81,7 +81,9 @@ def check_project(series: Series, files: Files, *, name: str) -> None:
 
 def courses(series: Series, columns: Sequence[Column]) -> tuple[Course, ...]:
     """Tell for each patch how far it applies, and where upstream took it."""
-    return tuple(_course(patch.name, [(c.revision, c.patches[i]) for c in columns]) for i, patch in enumerate(series.patches))
+    return tuple(
+        _course(patch.name, [(c.revision, c.patches[i]) for c in columns]) for i, patch in enumerate(series.patches)
+    )
 
 
 def _course(name: str, row: Sequence[tuple[str, JudgedPatch]]) -> Course:

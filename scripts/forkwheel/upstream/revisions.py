@@ -108,7 +108,9 @@ def _file_version(path: Path, package: Package) -> str:
         parse = parse_wheel_filename if path.suffix == ".whl" else parse_sdist_filename
         name, version = parse(path.name)[:2]
     except ValueError as error:
-        raise UsageError(f"{path.name} is no sdist's or wheel's file name: {error}", hint="keep the name it had") from error
+        raise UsageError(
+            f"{path.name} is no sdist's or wheel's file name: {error}", hint="keep the name it had"
+        ) from error
     if name != canonicalize_name(package.name):
         raise UsageError(
             f"{path.name} is of {name}, and the series is for {package.name}", hint="give the package with --package"

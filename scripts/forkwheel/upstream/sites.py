@@ -191,11 +191,7 @@ def _walk_down(index: int, before: Text, position: int, after: Text, runs: Seque
                     break
             else:
                 return index, position
-        elif (
-            index < len(before.lines)
-            and position < len(after.lines)
-            and before.lines[index] == after.lines[position]
-        ):
+        elif index < len(before.lines) and position < len(after.lines) and before.lines[index] == after.lines[position]:
             index, position = index + 1, position + 1
         else:
             return index, position

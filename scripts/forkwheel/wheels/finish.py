@@ -51,7 +51,13 @@ def finish_wheel(
         members, dist_info = _read(raw, package=package, version=version)
         path = dest / raw.name
         return assemble(
-            members, dist_info=dist_info, package=package, version=version, requires=requires, records=records, path=path
+            members,
+            dist_info=dist_info,
+            package=package,
+            version=version,
+            requires=requires,
+            records=records,
+            path=path,
         )
 
 

@@ -1,0 +1,79 @@
+"""The command ``doctor``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+from forkwheel.console import Console
+from forkwheel.doctor_fork import fork_findings
+from forkwheel.doctor_host import BUILD, PURPOSES, Finding, host_findings
+from forkwheel.errors import ToolchainError
+from forkwheel.recipe import find_recipe, load_recipe
+
+if TYPE_CHECKING:
+    from forkwheel.cli import Commands
+
+SCHEMA = 1
+_KINDS = {"PASS": "done", "FAIL": "error", "WARN": "hint", "SKIP": "info"}
+
+
+def register(commands: Commands) -> None:
+    """Add ``doctor``."""
+    parser = commands.add("doctor", help="check what this machine has for a build, a smoke run and an install")
+    parser.add_argument("--recipe", default="sm120", metavar="NAME", help="a recipe's name, folder or file")
+    parser.add_argument(
+        "--for", dest="purposes", action="append", choices=PURPOSES, help="what must work (repeatable; default: build)"
+    )
+    parser.add_argument("--python", type=Path, metavar="PATH", help="the python that will run the fork")
+    parser.add_argument("--offline", action="store_true", help="do not ask the package index")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Check everything; raise ToolchainError where something that is needed fails."""
+    recipe = load_recipe(find_recipe(options.recipe, recipes=Path("recipes")))
+    purposes = tuple(options.purposes or (BUILD,))
+    cache = Path(os.environ.get("FORKWHEEL_CACHE") or platformdirs.user_cache_dir("forkwheel"))
+    findings = (
+        *host_findings(cache=cache, target=recipe.target, offline=options.offline),
+        *fork_findings(recipe, python=options.python, home=Path.home()),
+    )
+    _show(findings, purposes, console)
+    failed = [finding for finding in findings if finding.status(purposes) == "FAIL"]
+    if failed:
+        names = ", ".join(finding.name for finding in failed)
+        raise ToolchainError(f"not ready for {' and '.join(purposes)}: {names}", hint=failed[0].hint)
+    console.line(f"ready for {' and '.join(purposes)}", kind="done")
+    return 0
+
+
+def _show(findings: Sequence[Finding], purposes: tuple[str, ...], console: Console) -> None:
+    if console.json_mode:
+        console.data(
+            {
+                "schema": SCHEMA,
+                "purposes": list(purposes),
+                "checks": [
+                    {
+                        "name": one.name,
+                        "status": one.status(purposes),
+                        "needed_for": list(one.needed_for),
+                        "found": one.found,
+                        "hint": "" if one.holds else one.hint,
+                    }
+                    for one in findings
+                ],
+            }
+        )
+        return
+    width = max(len(one.name) for one in findings)
+    for one in findings:
+        status = one.status(purposes)
+        what = f"; {one.hint}" if one.hint and one.holds is False else ""
+        console.line(f"{status:4}  {one.name:{width}}  {one.found}{what}", kind=_KINDS[status])

@@ -1,0 +1,135 @@
+"""The cache's listing, and what pruning removes and leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from forkwheel.cache import disk_size, list_cache, prune
+from forkwheel.cli import run
+from forkwheel.errors import UsageError
+from forkwheel.store import Store
+
+DAY = 86400
+
+
+def fill(store: Store, *parts: str, days: float, size: int = 10_000) -> Path:
+    """Make an entry that was made so many days ago."""
+    path = store.path(*parts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * size)
+    entry = store.root / parts[0] / parts[1]
+    moment = time.time() - days * DAY
+    os.utime(path, (moment, moment))
+    os.utime(entry, (moment, moment))
+    return entry
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "cache")
+
+
+def test_entries_have_kind_size_and_age(store: Store) -> None:
+    fill(store, "archives", "a" * 64, "demo-1.0.tar.gz", days=3)
+    fill(store, "envs", "e" * 64, "python", days=1)
+    fill(store, "toolkits", "t" * 64, "nvcc", days=2, size=100_000)
+    fill(store, "ccache", "x", days=0)
+    entries = {entry.kind: entry for entry in list_cache(store)}
+    assert set(entries) == {"source", "environment", "toolchain", "compile cache"}
+    assert entries["source"].name == "demo-1.0.tar.gz"
+    assert entries["source"].age(time.time()) == pytest.approx(3, abs=0.01)
+    assert entries["toolchain"].size >= 100_000
+
+
+def test_a_file_with_two_names_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * 50_000)
+    alone = disk_size(tmp_path)
+    os.link(tmp_path / "a", tmp_path / "b")
+    assert disk_size(tmp_path) == alone
+
+
+def test_prune_removes_what_is_old_and_leaves_the_rest(store: Store) -> None:
+    old = fill(store, "wheels", "1" * 64, "w", days=31)
+    new = fill(store, "wheels", "2" * 64, "w", days=29)
+    removed = prune(store, days=30)
+    assert [entry.path for entry in removed] == [old]
+    assert not old.exists()
+    assert new.exists()
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_an_entry_that_was_used_lately_stays_however_old_it_is(store: Store) -> None:
+    locked = fill(store, "envs", "3" * 64, "python", days=100)
+    touched = fill(store, "trees", "4" * 64, "tree.json", days=100)
+    with store.lock(f"env-{'3' * 64}"):
+        pass
+    store.used(touched)
+    assert prune(store, days=30) == ()
+    assert locked.exists()
+    assert touched.exists()
+
+
+def test_a_git_repository_is_as_old_as_its_lock(store: Store) -> None:
+    commit = "5" * 40
+    fill(store, "git", f"{commit}.git", "HEAD", days=100)
+    with store.lock(f"git-{commit}"):
+        pass
+    assert prune(store, days=30) == ()
+
+
+def test_read_only_entries_are_removed_too(store: Store) -> None:
+    entry = fill(store, "trees", "6" * 64, "tree.json", days=100)
+    entry.chmod(0o500)
+    assert len(prune(store, days=30)) == 1
+    assert not entry.exists()
+
+
+def test_nothing_is_pruned_while_another_run_uses_the_cache(store: Store) -> None:
+    entry = fill(store, "wheels", "7" * 64, "w", days=100)
+    script = "import sys; from pathlib import Path; from forkwheel.store import Store; s = Store(Path(sys.argv[1]));"
+    script += "print('open', flush=True); sys.stdin.read()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", script, str(store.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == "open\n"
+    with pytest.raises(UsageError, match="in use by another run"):
+        prune(store, days=0)
+    assert entry.exists()
+    other.communicate("")
+    assert len(prune(store, days=0)) == 1
+
+
+def test_a_run_that_starts_while_the_cache_is_pruned_waits(store: Store) -> None:
+    script = "import sys; from pathlib import Path; from forkwheel.store import Store; Store(Path(sys.argv[1]))"
+    with store.alone():
+        other = subprocess.Popen([sys.executable, "-c", script, str(store.root)])
+        with pytest.raises(subprocess.TimeoutExpired):
+            other.wait(timeout=1.5)
+    assert other.wait(timeout=30) == 0
+
+
+def test_the_command_lists_and_prunes(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORKWHEEL_CACHE", str(store.root))
+    fill(store, "archives", "a" * 64, "demo-1.0.tar.gz", days=3)
+    root = store.root
+    del store
+    assert run(["cache", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["entries"]
+    assert (entry["kind"], entry["name"]) == ("source", "demo-1.0.tar.gz")
+    assert root.exists()
+
+
+@pytest.mark.parametrize("days", ["-1", "nan"])
+def test_a_bad_number_of_days_is_a_usage_error(days: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORKWHEEL_CACHE", str(tmp_path / "cache"))
+    assert run(["cache", f"--prune={days}"]) == 2

@@ -1,0 +1,129 @@
+"""What is never published, and why it says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from publish_support import make_lock, make_set
+
+from forkwheel.cli import run
+from forkwheel.errors import PublishError
+from forkwheel.release.publishable import check_publishable, problems
+from forkwheel.release.wheel_set import WheelSet, load_set
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> WheelSet:
+    return make_set(tmp_path / "dist")
+
+
+@pytest.fixture
+def lock(wheels: WheelSet, tmp_path: Path) -> Path:
+    return make_lock(tmp_path / "wheels.lock.toml", wheels)
+
+
+def test_a_locked_set_may_go_out(wheels: WheelSet, lock: Path) -> None:
+    check_publishable(wheels, lock=lock)
+
+
+def test_a_development_build_is_refused(tmp_path: Path) -> None:
+    wheels = make_set(tmp_path / "dev", local="fork.dev.k1234567", revision=0)
+    lock = make_lock(tmp_path / "wheels.lock.toml", make_set(tmp_path / "dist"))
+    with pytest.raises(PublishError, match="is a development build"):
+        check_publishable(wheels, lock=lock)
+
+
+def test_a_development_build_that_calls_itself_a_revision_is_refused(wheels: WheelSet, lock: Path) -> None:
+    document = json.loads(wheels.manifest.read_bytes())
+    document["packages"][0]["development"] = True
+    wheels.manifest.write_text(json.dumps(document))
+    with pytest.raises(PublishError, match="is a development build"):
+        check_publishable(load_set(wheels.manifest), lock=lock)
+
+
+def test_without_a_lock_nothing_goes_out(wheels: WheelSet, tmp_path: Path) -> None:
+    with pytest.raises(PublishError, match="there is no lock"):
+        check_publishable(wheels, lock=tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(("field", "message"), [("sha256", "has the SHA-256"), ("key", "has the key")])
+def test_a_build_whose_lock_differs_is_refused(wheels: WheelSet, lock: Path, field: str, message: str) -> None:
+    value = getattr(wheels.wheels[0], field)
+    lock.write_text(lock.read_text().replace(f'{field} = "{value}"', f'{field} = "{"0" * 64}"'))
+    with pytest.raises(PublishError, match=message):
+        check_publishable(wheels, lock=lock)
+
+
+def test_a_set_that_lacks_a_locked_wheel_is_refused(wheels: WheelSet, lock: Path, tmp_path: Path) -> None:
+    part = make_set(tmp_path / "part", names=("base",))
+    with pytest.raises(PublishError, match="the set lacks demo-"):
+        check_publishable(part, lock=lock)
+
+
+RECORDS = {
+    "smoke": {"verdict": "FAIL", "checks": [{"name": "fusion 2 ranks", "status": "FAIL", "detail": "off by 3"}]},
+    "controls": {"verdict": "FAIL", "checks": []},
+    "census": {"failures": ["480 kernels are empty"]},
+    "audit": {"failures": ["a gate is closed"]},
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_set_whose_check_failed_is_refused(wheels: WheelSet, lock: Path, name: str) -> None:
+    wheels.beside(f"{name}.json").write_text(json.dumps(RECORDS[name]))
+    with pytest.raises(PublishError, match=f"fork.{name}.json: "):
+        check_publishable(wheels, lock=lock)
+
+
+def test_a_record_that_cannot_be_read_is_refused(wheels: WheelSet, lock: Path) -> None:
+    wheels.beside("census.json").write_text("{")
+    with pytest.raises(PublishError, match="cannot be read"):
+        check_publishable(wheels, lock=lock)
+
+
+def test_a_skip_is_no_failure() -> None:
+    document = {"verdict": "PASS", "failures": [], "checks": [{"name": "peers", "status": "SKIP", "detail": ""}]}
+    assert list(problems(document)) == []
+
+
+def test_the_command_refuses_with_its_own_exit_code_and_leaves_no_index(
+    wheels: WheelSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["publish", "--from", str(wheels.folder), "--to", str(tmp_path / "index")]
+    assert run(arguments) == 8
+    assert "there is no lock recipes/fork/wheels.lock.toml" in capsys.readouterr().err
+    assert not (tmp_path / "index").exists()
+
+
+def test_a_manifest_whose_wheel_lies_elsewhere_is_refused(wheels: WheelSet, tmp_path: Path) -> None:
+    document = json.loads(wheels.manifest.read_bytes())
+    document["packages"][0]["wheel"]["filename"] = "../base-1.0+fork.1-py3-none-any.whl"
+    wheels.manifest.write_text(json.dumps(document))
+    assert run(["verify", str(wheels.folder)]) == 7
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b'{"schema": 2}', b'{"schema": 1}', b'{"schema": 1, "packages": [1]}']
+)
+def test_what_is_no_manifest_is_one_error(wheels: WheelSet, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    wheels.manifest.write_bytes(content)
+    assert run(["verify", str(wheels.folder)]) == 7
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--to", "a", "--repository", "b"],
+        ["--yank", "x.whl"],
+        ["--yank", "x.whl", "--to", "nowhere", "--reason", "r"],
+    ],
+)
+def test_publishing_to_nowhere_is_a_usage_error(
+    wheels: WheelSet, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(wheels.folder.parent)
+    assert run(["publish", *arguments]) == 2
