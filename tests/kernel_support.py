@@ -40,6 +40,13 @@ DEMO_WORK = "{work}"
 memory = 500
 longest_first = ["norm.cu", "other.cu"]
 
+[[compile.split]]
+unit = "norm.cu"
+header = "norm.cuh"
+namespace = "demo"
+functions = ["int run<{type}>({type}*)"]
+types = ["float", "half"]
+
 [wheel]
 distribution = "demo-kernels"
 summary = "Kernels of an invented package"
@@ -89,7 +96,8 @@ class Specification:
             f"-gencode=arch=compute_{n.replace('.', '')},code=sm_{n.replace('.', '')}"
             for n in os.environ["DEMO_TARGETS"].split(" ")
         ]
-        flags = f"-isystem {sysconfig.get_path('include')} -O3 --compiler-options=-fPIC {' '.join(gencode)}"
+        includes = f"-isystem {sysconfig.get_path('include')} -isystem {SOURCES.resolve()}"
+        flags = f"{includes} -O3 --compiler-options=-fPIC {' '.join(gencode)}"
         units = {"norm": SOURCES / "norm.cu", "other": SOURCES / "other.cu"}
         lines = [
             f"cuda_home = {os.environ['CUDA_HOME']}",
@@ -108,27 +116,41 @@ def generate():
     return Specification()
 """
 
-NORM = """\
+HEADER = """\
 #include <cuda_fp16.h>
 #include "guard.h"
 
 namespace demo {
-// A static symbol and __FILE__: both carry the path of the source into the object.
-static __device__ float scale = 3.0f;
+// A static symbol, whose name carries what is unique of its unit into the object.
+template <typename T>
+static __device__ constexpr float scale[2] = {3.0f, sizeof(T)};
 
 template <typename T>
 __global__ void norm(T* data) {
 #if DEMO_GUARD
   cudaGridDependencySynchronize();
-  data[threadIdx.x] = T(float(data[threadIdx.x]) * scale);
+  data[threadIdx.x] = T(float(data[threadIdx.x]) * scale<T>[threadIdx.x & 1]);
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
+
+// Neither inline nor a template: every part of a split has it.
+int block() { return 32; }
+
+template <typename T>
+int run(T* data) {
+  norm<<<1, block()>>>(data);
+  return cudaGetLastError();
+}
 }  // namespace demo
+"""
+
+NORM = """\
+#include "norm.cuh"
 
 extern "C" const char* demo_norm(float* x, half* y) {
-  demo::norm<<<1, 32>>>(x);
-  demo::norm<<<1, 32>>>(y);
+  demo::run(x);
+  demo::run(y);
   return __FILE__;
 }
 """
@@ -152,6 +174,7 @@ def make_tree(folder: Path, *, guard: str = "__CUDA_ARCH__ >= 900") -> Path:
         "demo/__init__.py": "raise RuntimeError('imports everything')\n",
         "demo/jit.py": SPECIFICATION,
         "src/norm.cu": NORM,
+        "src/norm.cuh": HEADER,
         "src/guard.h": f"#define DEMO_GUARD ({guard})\n",
         "src/other.cu": OTHER,
     }

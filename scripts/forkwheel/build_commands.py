@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -29,6 +30,9 @@ def register(commands: Commands) -> None:
     build.add_argument("--out", type=Path, default=Path("dist"), help="output folder (default: dist)")
     build.add_argument("--explain", action="store_true", help="show the build keys and what changed; build nothing")
     build.add_argument("--locked", action="store_true", help="refuse to build what the lock does not know")
+    build.add_argument(
+        "--from-bundle", type=Path, metavar="DIR", help="use what `fetch --bundle` collected, and no network"
+    )
     build.add_argument("--keep-jit-cache", action="store_true", help="leave the JIT cache of this user as it is")
     build.set_defaults(run=_build)
     lock = commands.add("lock", help="build the wheels and record them in the recipe's lock")
@@ -63,6 +67,8 @@ def open_shop(options: argparse.Namespace, console: Console) -> Workshop:
 def _build(options: argparse.Namespace, console: Console) -> int:
     started = _now()
     shop = open_shop(options, console)
+    if options.from_bundle is not None:
+        shop = _supplied(shop, options.from_bundle)
     plans = plan_all(shop, kind=options.source)
     previous = read_manifest(options.out / f"{shop.recipe.name}.manifest.json")
     if options.explain:
@@ -75,6 +81,14 @@ def _build(options: argparse.Namespace, console: Console) -> int:
         _clear_jit_caches(shop, built)
     _summary(shop, built, console)
     return 0
+
+
+def _supplied(shop: Workshop, folder: Path) -> Workshop:
+    """Fill the cache from a bundle, and use nothing but the cache from then on."""
+    from forkwheel.release.bundle import fill_cache, read_bundle
+
+    fill_cache(read_bundle(folder, recipe=shop.recipe), shop.recipe, inputs=shop.inputs, context=shop.context)
+    return replace(shop, context=replace(shop.context, offline=True))
 
 
 def _explain(plans: tuple[Plan, ...], previous: dict[str, object] | None, console: Console) -> int:

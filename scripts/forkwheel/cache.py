@@ -78,7 +78,7 @@ def disk_size(path: Path) -> int:
     seen: set[tuple[int, int]] = set()
     total = 0
     for file in (path, *(path.rglob("*") if path.is_dir() and not path.is_symlink() else ())):
-        status = os.lstat(file)  # noqa: PTH116
+        status = os.lstat(file)
         if (status.st_dev, status.st_ino) not in seen:
             seen.add((status.st_dev, status.st_ino))
             total += status.st_blocks * 512

@@ -52,10 +52,15 @@ def _source_tables(source: Source) -> list[str]:
     return tables
 
 
+def source_text(sources: Iterable[Source]) -> str:
+    """Write sources as the tables of a recipe."""
+    return "\n".join(table for source in sources for table in _source_tables(source))
+
+
 def package_settings(package: Package) -> dict[str, str]:
     """Map each setting of a package that its wheel depends on to its canonical text."""
     tables = {
-        "sources": "\n".join(table for source in package.sources for table in _source_tables(source)),
+        "sources": source_text(package.sources),
         "generated": "\n".join(
             toml_table("[[package.generated]]", [("path", item.path), ("text", item.text)])
             for item in package.generated

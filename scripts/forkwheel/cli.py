@@ -27,6 +27,8 @@ _COMMANDS = {
     "reproduce": "forkwheel.release.reproduce_commands",
     "cache": "forkwheel.cache_commands",
     "doctor": "forkwheel.doctor_commands",
+    "fetch": "forkwheel.release.bundle_commands",
+    "report": "forkwheel.release.page.commands",
     "clear-jit-cache": "forkwheel.cuda.jit_cache_commands",
 }
 

@@ -88,7 +88,8 @@ def test_recorded_commands_are_relative_to_the_roots(built: KernelBuild) -> None
     document = json.dumps(kernels_document(built))
 
     assert "toolkit/bin/nvcc" in document
-    assert "tree/src/norm.cu" in document
+    assert "tree/src/other.cu" in document
+    assert "generated/norm.half.cu" in document
     assert str(build_root.ROOT) not in document
     assert os.environ["HOME"] not in document
 
@@ -109,6 +110,16 @@ def test_another_checkout_and_root_give_the_same_object(
 
     assert again.modules[0].sha256 == built.modules[0].sha256
     assert again.key == built.key
+
+
+def test_what_a_split_instantiates_is_part_of_the_key(built: KernelBuild, shop: KernelShop, tmp_path: Path) -> None:
+    (split,) = shop.kernels.splits
+    more = replace(split, functions=(*split.functions, "__global__ void norm<{type}>({type}*)"))
+    changed = replace(shop, kernels=replace(shop.kernels, splits=(more,)))
+
+    other = build_kernels(make_tree(tmp_path / "tree"), shop=changed, targets=TARGET, dest=tmp_path / "out", fresh=True)
+
+    assert other.key != built.key
 
 
 def test_the_same_key_is_not_built_again_and_an_interrupted_build_goes_on(
@@ -261,7 +272,7 @@ def test_a_fleet_compiles_each_unit_once(
         uses.append((made.cache_use.hits, made.cache_use.misses, made.cache_use.errors))
         digests.append(made.modules[0].sha256)
 
-    assert uses == [(0, 2, 0), (2, 0, 0)]
+    assert uses == [(0, 4, 0), (4, 0, 0)]
     assert set(digests) == {built.modules[0].sha256}
 
 
@@ -277,7 +288,7 @@ def test_a_warm_local_cache_gives_the_same_bytes(
         for name in ("cold", "warm")
     ]
 
-    assert [build.cache_use.misses for build in made if build.cache_use] == [2, 0]
+    assert [build.cache_use.misses for build in made if build.cache_use] == [4, 0]
     assert {build.modules[0].sha256 for build in made} == {built.modules[0].sha256}
 
 
@@ -328,6 +339,6 @@ def test_a_cubin_by_itself_tells_its_target(built: KernelBuild, shop: KernelShop
     tools = reading_tools(shop.lock, store=shop.store, log=shop.log)
     command = [str(tools.cuobjdump), "-xelf", "all", str(built.modules[0].path.resolve())]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    (tmp_path / "demo_ops.1.sm_120a.cubin").rename(tmp_path / "lying.sm_90a.cubin")
+    (tmp_path / "demo_ops.2.sm_120a.cubin").rename(tmp_path / "lying.sm_90a.cubin")
 
     assert census([tmp_path / "lying.sm_90a.cubin"], tools=tools).targets == ("sm_120a",)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from forkwheel.cuda import evaluate
@@ -102,9 +103,16 @@ def test_nvcc_is_given_its_linker_options_in_its_own_way() -> None:
     assert not any(argument.startswith("-Wl,") for argument in link)
 
 
-def test_nvcc_keeps_its_temporary_files_beside_the_object() -> None:
-    assert compiled_alike(["/cuda/bin/nvcc", "-c", "a.cu"])[1] == "-objtemp"
-    assert compiled_alike(["c++", "-c", "a.cpp"]) == ("c++", "-c", "a.cpp")
+def test_nvcc_is_given_what_makes_it_repeatable() -> None:
+    older = replace(toolchain("system"), nvcc_version="12.8.93")
+
+    command = compiled_alike(["/cuda/bin/nvcc", "-c", "a.cu"], seed="a.cu", toolchain=toolchain())
+    by_older = compiled_alike(["/cuda/bin/nvcc", "-c", "a.cu"], seed="a.cu", toolchain=older)
+    by_host = compiled_alike(["c++", "-c", "a.cpp"], seed="a.cpp", toolchain=toolchain())
+
+    assert command[1:3] == ("-objtemp", "-frandom-seed=a.cu")
+    assert by_older[1:] == ("-objtemp", "-c", "a.cu")
+    assert by_host == ("c++", "-c", "a.cpp")
 
 
 def test_recorded_commands_hold_no_path_of_the_machine() -> None:

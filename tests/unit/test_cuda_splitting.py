@@ -15,7 +15,17 @@ SPLIT = Split("a.cu", "demo/a.cuh", "demo::ops", ("int run<{type}>({type}*)",), 
 
 def unit(name: str) -> Unit:
     source, output = f"{ROOT}/tree/src/{name}.cu", f"{ROOT}/objects/ops/{name}.cuda.o"
-    command = ("nvcc", "-objtemp", "--dependency-output", f"{output}.d", "-c", source, "-o", output)
+    command = (
+        "nvcc",
+        "-objtemp",
+        f"-frandom-seed={name}.cu",
+        "--dependency-output",
+        f"{output}.d",
+        "-c",
+        source,
+        "-o",
+        output,
+    )
     return Unit(source, output, command)
 
 
@@ -40,7 +50,17 @@ def test_the_parts_have_the_commands_of_the_unit(tmp_path: Path) -> None:
     split = split_units(BuildRoot(tmp_path, ()), module("a"), [SPLIT])
 
     source, output = f"{ROOT}/generated/a.half.cu", f"{ROOT}/objects/ops/a.half.cuda.o"
-    expected = ("nvcc", "-objtemp", "--dependency-output", f"{output}.d", "-c", source, "-o", output)
+    expected = (
+        "nvcc",
+        "-objtemp",
+        "-frandom-seed=a.half.cu",
+        "--dependency-output",
+        f"{output}.d",
+        "-c",
+        source,
+        "-o",
+        output,
+    )
     assert (split.units[1].output, split.units[1].command) == (output, expected)
 
 

@@ -191,7 +191,9 @@ def test_a_gate_opened_off_the_path_and_one_newly_closed_are_shown(before: Audit
     root = write(tmp_path, set())
     header, layer = root / "include/fused.cuh", root / "app/layer.py"
     header.write_text("// moved\n" + header.read_text().replace("#if __CUDA_ARCH__ < 1200", "#if __CUDA_ARCH__ < 9900"))
-    layer.write_text(layer.read_text().replace("    return fused(x)", "    if is_ten():\n        x = 1\n    return fused(x)"))
+    layer.write_text(
+        layer.read_text().replace("    return fused(x)", "    if is_ten():\n        x = 1\n    return fused(x)")
+    )
 
     difference = compare(before, look(root))
 
@@ -250,9 +252,7 @@ def test_explain_follows_re_exports_from_a_wrong_guess(tmp_path: Path) -> None:
     (tmp_path / "app/utils").mkdir()
     (tmp_path / "app/utils/__init__.py").write_text("from app.predicates import *\n")
 
-    (found,) = explain_symbol(
-        {"tree": tmp_path}, "app.helpers.is_ten", target=TARGET, references=REFERENCES
-    )
+    (found,) = explain_symbol({"tree": tmp_path}, "app.helpers.is_ten", target=TARGET, references=REFERENCES)
 
     assert str(found.place) == "app/predicates.py:5"
     assert [str(place) for place in found.exported_by] == ["app/utils/__init__.py:1"]
@@ -267,8 +267,8 @@ def test_explain_knows_macros_and_says_what_is_like_an_unknown_name(tmp_path: Pa
     with pytest.raises(UsageError, match="nothing here is called 'IS_NWE'"):
         explain_symbol({"tree": tmp_path}, "IS_NWE", target=TARGET, references=REFERENCES)
 
-    assert dict((str(a), v) for a, v in found.values)["9.0"] == "not defined"
-    assert dict((str(a), v) for a, v in found.values)["12.0"] == "1"
+    values = {str(arch): value for arch, value in found.values}
+    assert (values["9.0"], values["12.0"]) == ("not defined", "1")
 
 
 def test_wheels_and_sdists_are_read_and_other_files_refused(tmp_path: Path) -> None:

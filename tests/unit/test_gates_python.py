@@ -18,9 +18,7 @@ def find(**files: str) -> list[Gate]:
     """Audit files, whose names are given with ``__`` for ``/`` and ``init`` for ``__init__``."""
     paths = {name: name.replace("__", "/").replace("init", "__init__") + ".py" for name in files}
     texts = {paths[name]: textwrap.dedent(text) for name, text in files.items()}
-    found = find_python_gates(
-        {"tree": texts}, archs=universe(TARGET, REFERENCES), target=TARGET, references=REFERENCES
-    )
+    found = find_python_gates({"tree": texts}, archs=universe(TARGET, REFERENCES), target=TARGET, references=REFERENCES)
     return [gate for gate in found.gates if gate.differs(TARGET, REFERENCES)]
 
 
@@ -35,7 +33,10 @@ SHAPES = {
     "unpacked": ("major, minor = torch.cuda.get_device_capability()\nif major in (9, 10): go()", "9.0 10.0"),
     "properties": ("if torch.cuda.get_device_properties(0).major < 12: go()", "9.0 10.0"),
     "number": ("a, b = torch.cuda.get_device_capability()\nif a * 10 + b == 120: go()", "12.0"),
-    "string": ("a, b = torch.cuda.get_device_capability()\narch = f'sm_{a}{b}'\nif arch in ['sm_90', 'sm_100']: go()", "9.0 10.0"),
+    "string": (
+        "a, b = torch.cuda.get_device_capability()\narch = f'sm_{a}{b}'\nif arch in ['sm_90', 'sm_100']: go()",
+        "9.0 10.0",
+    ),
     "set": ("if torch.cuda.get_device_capability()[0] in {10, 12}: go()", "10.0 12.0"),
     "dict": ("if torch.cuda.get_device_capability()[0] in {9: 'a', 10: 'b'}: go()", "9.0 10.0"),
     "walrus": ("if (cc := torch.cuda.get_device_capability())[0] > 10: go()", "12.0"),
@@ -148,7 +149,10 @@ def test_a_list_passed_as_an_argument_is_judged_by_what_is_looked_for_in_it() ->
         """,
     )
 
-    assert [(g.place.path, g.place.line, g.kind, admitted(g)) for g in gates] == [("use.py", 4, "list", "9.0 10.0")]
+    assert [(g.place.path, g.place.line, g.kind, admitted(g)) for g in gates] == [
+        ("flags.py", 10, "undecided", "9.0 10.0 12.0"),
+        ("use.py", 4, "list", "9.0 10.0"),
+    ]
 
 
 def test_a_decorator_that_declares_capabilities_is_a_gate() -> None:
@@ -306,9 +310,7 @@ def test_a_file_that_does_not_parse_is_reported_and_the_rest_goes_on() -> None:
         "good.py": "import torch\nif torch.cuda.get_device_capability()[0] == 9: pass\n",
     }
 
-    found = find_python_gates(
-        {"tree": texts}, archs=universe(TARGET, REFERENCES), target=TARGET, references=REFERENCES
-    )
+    found = find_python_gates({"tree": texts}, archs=universe(TARGET, REFERENCES), target=TARGET, references=REFERENCES)
 
     assert len(found.gates) == 1
     assert [failure.split(" ")[0] for failure in found.failures] == ["bad.py:2:"]

@@ -38,7 +38,18 @@ class Driver:
             return "two-shot needs more tokens than ranks"
         if self.lamport(case) and not self.whole_warps(case):
             return "the Lamport kernel rounds a token's threads up to whole warps, and reads beyond the token"
+        if case["shot"] == "two-shot" and not self.even_blocks(case):
+            return "the two-shot kernel's blocks overlap at this size, and some values are summed twice"
         return None
+
+    def even_blocks(self, case):
+        """Tell whether a rank's share fills the two-shot launch, which rounds its threads up to whole warps.
+
+        Where it does not, a block's last threads work on what belongs to the next block, which
+        then adds to sums that are already there.
+        """
+        values = 16 // (4 if case["dtype"] == "float32" else 2)
+        return case["tokens"] * case["hidden"] // (values * self.rank.world_size) % 32 == 0
 
     def whole_warps(self, case):
         """Tell whether the Lamport launch has exactly one thread for each 16 bytes of a token."""

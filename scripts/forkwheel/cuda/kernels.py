@@ -249,6 +249,7 @@ def _parts(
     tree = root.stage / "tree"
     compiled = tuple(f"{path}/" for _, path in shop.kernels.links)
     names = [name for name in walk(tree) if name.startswith(compiled)]
+    generated = root.stage / "generated"
     commands = [recorded(unit.command, toolchain=shop.toolchain) for module in modules for unit in module.units]
     commands += [recorded(module.link, toolchain=shop.toolchain) for module in modules]
     parts = {
@@ -256,6 +257,7 @@ def _parts(
         "machine": platform.machine(),
         "targets": " ".join(target.name for target in targets),
         "sources": digest_of(read_entry(tree / name, name) for name in names),
+        "generated": digest_of(read_entry(generated / name, name) for name in walk(generated)),
         "commands": sha256("\n".join(commands).encode()).hexdigest(),
         "toolkit": f"{shop.toolchain.kind} {shop.toolchain.nvcc_version} {shop.toolchain.digest}",
         "specification": shop.lock.digest("specification"),

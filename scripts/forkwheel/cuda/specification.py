@@ -22,6 +22,7 @@ from forkwheel.cuda.targets import Target
 from forkwheel.cuda.toolchain import LOCKED, Toolchain, link_tree, site_packages
 from forkwheel.errors import BuildError, RecipeError
 
+_KNOWS_SEEDS = (13, 0)
 _EVALUATE = Path(__file__).with_name("evaluate.py")
 _TREE, _TOOLKIT, _PACKAGES, _WORK, _OBJECTS, _PYTHON, _STUBS = (
     ROOT / name for name in ("tree", "toolkit", "packages", "work", "objects", "python", "stubs")
@@ -111,7 +112,7 @@ def evaluate(
     for name, module in answer["modules"].items():
         entries = _expanded(root.staged(module["ninja"]), ninja=ninja)
         moved = ((str(Path(module["ninja"]).parent), str(_OBJECTS / name)), (answer["python_include"], str(_PYTHON)))
-        found.append(_module(name, entries, moved=moved))
+        found.append(_module(name, entries, moved=moved, toolchain=toolchain))
     return tuple(found)
 
 
@@ -158,7 +159,9 @@ def _expanded(ninja_file: Path, *, ninja: Path) -> list[dict[str, str]]:
     return entries
 
 
-def _module(name: str, entries: Sequence[dict[str, str]], *, moved: Sequence[tuple[str, str]]) -> Module:
+def _module(
+    name: str, entries: Sequence[dict[str, str]], *, moved: Sequence[tuple[str, str]], toolchain: Toolchain
+) -> Module:
     units, links = [], []
     for entry in entries:
         words = [entry["file"], entry["output"], *shlex.split(entry["command"])]
@@ -168,7 +171,7 @@ def _module(name: str, entries: Sequence[dict[str, str]], *, moved: Sequence[tup
         if output.endswith(".so"):
             links.append((output, linked_statically(command)))
         else:
-            units.append(Unit(source, output, compiled_alike(command)))
+            units.append(Unit(source, output, compiled_alike(command, seed=Path(source).name, toolchain=toolchain)))
     if len(links) != 1 or not units:
         raise BuildError(
             f"the specification of {name} has {len(units)} units and {len(links)} shared objects, not some and one",
@@ -177,11 +180,22 @@ def _module(name: str, entries: Sequence[dict[str, str]], *, moved: Sequence[tup
     return Module(name, tuple(units), *links[0])
 
 
-def compiled_alike(command: Sequence[str]) -> tuple[str, ...]:
-    """Make a compilation repeatable: nvcc's temporary files, whose names it embeds, go beside the object."""
+def compiled_alike(command: Sequence[str], *, seed: str, toolchain: Toolchain) -> tuple[str, ...]:
+    """Make a compilation repeatable: of nvcc's choices, two enter the object and change from run to run.
+
+    Its temporary files go beside the object, since it embeds their names. A unit that defines
+    nothing external gets its process id into the names of its static symbols, unless nvcc is
+    given a ``seed`` (which it knows since CUDA 13.0).
+    """
     if Path(command[0]).name != "nvcc":
         return tuple(command)
-    return (command[0], "-objtemp", *command[1:])
+    options = ["-objtemp", random_seed(seed)] if toolchain.release >= _KNOWS_SEEDS else ["-objtemp"]
+    return (command[0], *options, *command[1:])
+
+
+def random_seed(name: str) -> str:
+    """Return the option that names a unit's static symbols after ``name``, which must be its own."""
+    return f"-frandom-seed={name}"
 
 
 def linked_statically(command: Sequence[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from forkwheel.cuda.build_root import ROOT, BuildRoot
 from forkwheel.cuda.kernel_config import Split
-from forkwheel.cuda.specification import Module, Unit
+from forkwheel.cuda.specification import Module, Unit, random_seed
 from forkwheel.errors import RecipeError
 
 _GENERATED = ROOT / "generated"
@@ -69,5 +69,6 @@ def _part(root: BuildRoot, unit: Unit, name: str, text: str) -> Unit:
     root.staged(source).write_text(text)
     ending = unit.output.removeprefix(unit.output.rsplit("/", 1)[0] + "/").removeprefix(Path(unit.name).stem)
     output = f"{unit.output.rsplit('/', 1)[0]}/{Path(name).stem}{ending}"
-    command = [source if word == unit.source else word.replace(unit.output, output) for word in unit.command]
+    replaced = {unit.source: source, random_seed(unit.name): random_seed(name)}
+    command = [replaced.get(word, word.replace(unit.output, output)) for word in unit.command]
     return Unit(source, output, tuple(command))

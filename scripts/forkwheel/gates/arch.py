@@ -32,7 +32,9 @@ class Arch:
 SHOWN = (Arch(8, 0), Arch(8, 9), Arch(9, 0), Arch(10, 0), Arch(10, 3), Arch(11, 0), Arch(12, 0), Arch(12, 1))
 
 # What a list of architectures may hold; numbers such as 90 alone mean nothing.
-KNOWN_NUMBERS = frozenset({50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121})
+KNOWN_NUMBERS = frozenset(
+    {50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121}
+)
 KNOWN_MAJORS = frozenset(number // 10 for number in KNOWN_NUMBERS)
 
 

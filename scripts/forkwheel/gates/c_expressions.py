@@ -26,7 +26,28 @@ _TOKEN = re.compile(
 )
 _SYMBOLS = {"&&": " and ", "||": " or ", "!": "~", "->": ".", "::": ".", "/": "//"}
 _WORDS = {"true": "True", "false": "False", "nullptr": "None", "NULL": "None", "and": "and", "or": "or", "not": "~"}
-_KEYWORDS = frozenset("if else for while in is as from import class def return lambda pass None async await with".split())
+_KEYWORDS = frozenset(
+    {
+        "if",
+        "else",
+        "for",
+        "while",
+        "in",
+        "is",
+        "as",
+        "from",
+        "import",
+        "class",
+        "def",
+        "return",
+        "lambda",
+        "pass",
+        "None",
+        "async",
+        "await",
+        "with",
+    }
+)
 
 
 def translate(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from forkwheel.gates.arch import parse_arch
+from forkwheel.gates.cuda_gates import CudaFindings, Export
 from forkwheel.gates.model import Audit, Gate, Place, Step
 
 SCHEMA = "forkwheel.audit/1"
@@ -44,6 +45,24 @@ def gate_from_json(data: dict[str, Any]) -> Gate:
     )
 
 
+def findings_to_json(found: CudaFindings) -> dict[str, Any]:
+    """Write what was found in C++ and CUDA sources."""
+    return {
+        "gates": list(map(gate_to_json, found.gates)),
+        "failures": list(found.failures),
+        "exports": [[e.name, e.root, e.path, e.function] for e in found.exports],
+    }
+
+
+def findings_from_json(data: dict[str, Any]) -> CudaFindings:
+    """Read what was found in C++ and CUDA sources."""
+    return CudaFindings(
+        gates=tuple(map(gate_from_json, data["gates"])),
+        failures=tuple(data["failures"]),
+        exports=tuple(Export(*fields) for fields in data["exports"]),
+    )
+
+
 def audit_to_json(audit: Audit) -> dict[str, Any]:
     """Write an audit; a step of the path names its gate by its place in ``gates``."""
     index = {id(gate): number for number, gate in enumerate(audit.gates)}
@@ -54,7 +73,8 @@ def audit_to_json(audit: Audit) -> dict[str, Any]:
         "trees": dict(audit.roots),
         "gates": [gate_to_json(gate) for gate in audit.gates],
         "path": [
-            {"gate": index[id(s.gate)], "layer": s.layer, "distance": s.distance, "counts": s.counts} for s in audit.path
+            {"gate": index[id(s.gate)], "layer": s.layer, "distance": s.distance, "counts": s.counts}
+            for s in audit.path
         ],
         "failures": list(audit.failures),
     }

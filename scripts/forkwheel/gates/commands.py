@@ -45,7 +45,9 @@ def register(commands: Commands) -> None:
     parser.add_argument("--sarif", type=Path, metavar="FILE", help="write a SARIF report")
     parser.add_argument("--source", choices=SOURCE_KINDS, help="use this kind of source only")
     parser.add_argument("--offline", action="store_true", help="use the cache alone")
-    parser.add_argument("--mirror", action="append", default=[], metavar="URL=PATH", help="fetch a git URL from another place")
+    parser.add_argument(
+        "--mirror", action="append", default=[], metavar="URL=PATH", help="fetch a git URL from another place"
+    )
     parser.set_defaults(run=_run)
 
 
@@ -161,7 +163,10 @@ def _document(first: Audit, last: Audit | None, difference: Difference | None) -
     document: dict[str, object] = {"schema": 1, "before" if last else "audit": audit_to_json(first)}
     if last is not None and difference is not None:
         document["after"] = audit_to_json(last)
-        document["difference"] = [dict(zip(("change", "layer", "place", "condition"), row, strict=True)) for row in table.difference_rows(difference)]
+        document["difference"] = [
+            dict(zip(("change", "layer", "place", "condition"), row, strict=True))
+            for row in table.difference_rows(difference)
+        ]
     return document
 
 

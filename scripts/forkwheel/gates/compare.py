@@ -86,7 +86,7 @@ def check_consistent(before: Audit, after: Audit, *, expectations: Sequence[Expe
 
 
 def _key(gate: Gate) -> tuple[str, str, str, int]:
-    return (gate.place.root, gate.place.path, gate.kind == "list" and "list" or "", gate.place.line)
+    return (gate.place.root, gate.place.path, (gate.kind == "list" and "list") or "", gate.place.line)
 
 
 class _Moves:

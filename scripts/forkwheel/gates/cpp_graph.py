@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from forkwheel.gates.cuda_functions import CppFunction
-from forkwheel.gates.cuda_gates import CppFile
+from forkwheel.gates.cuda_gates import CppFile, Export
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 # How a function is handed to Python: the name there, and the function here.
@@ -20,7 +20,7 @@ CppNode = tuple[str, str, str, int]  # root, path, function, first line
 
 
 class CppGraph:
-    """Finds includes, exports and calls by name."""
+    """Finds includes and calls by name."""
 
     def __init__(self, files: Iterable[CppFile]) -> None:
         self.files = {(file.root, file.path): file for file in files}
@@ -29,20 +29,6 @@ class CppGraph:
             self._by_name.setdefault(file.path.rpartition("/")[2], []).append(file)
         self._includes: dict[tuple[str, str], list[CppFile]] = {}
         self._functions: dict[tuple[str, str], dict[str, list[tuple[CppFile, CppFunction]]]] = {}
-
-    def exports(self) -> dict[str, list[tuple[CppFile, str]]]:
-        """Map each name that Python sees to the functions behind it."""
-        found: dict[str, list[tuple[CppFile, str]]] = {}
-        for file in self.files.values():
-            if "EXPORT_TYPED_FUNC" in file.raw or ".def(" in file.raw or ".impl(" in file.raw:
-                for match in _EXPORTS.finditer(file.text):
-                    name, function = match[1] or match[3], match[2] or match[4]
-                    found.setdefault(name, []).append((file, function.rpartition(":")[2]))
-        return found
-
-    def sources(self, name: str) -> list[CppFile]:
-        """Return the files of that name, such as ``kernel.cu``."""
-        return self._by_name.get(name, [])
 
     def closure(self, file: CppFile) -> list[CppFile]:
         """Return a file and all that it includes, directly or not, from the same tree."""
@@ -96,6 +82,15 @@ class CppGraph:
                     table.setdefault(function.name, []).append((each, function))
             self._functions[key] = table
         return self._functions[key]
+
+
+def find_exports(files: Iterable[CppFile]) -> Iterator[Export]:
+    """Yield the functions that files hand to Python."""
+    for file in files:
+        if "EXPORT_TYPED_FUNC" in file.raw or ".def(" in file.raw or ".impl(" in file.raw:
+            for match in _EXPORTS.finditer(file.text):
+                name, function = match[1] or match[3], match[2] or match[4]
+                yield Export(name, file.root, file.path, function.rpartition(":")[2])
 
 
 def _shared(a: str, b: str) -> int:

@@ -13,7 +13,7 @@ import tree_sitter_cuda
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _FUNCTIONS = "[(function_definition) (lambda_expression)] @function"
 _CONDITIONS = """
-[(binary_expression) (unary_expression) (if_statement) (conditional_expression) (switch_statement) (call_expression)] @condition
+[(binary_expression) (switch_statement) (call_expression)] @condition
 """
 _CHECKS = re.compile(r"[A-Z][A-Z0-9_]*_(EQ|NE|GE|GT|LE|LT)")
 _CHECKED = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
@@ -73,7 +73,8 @@ def _language() -> tree_sitter.Language:
 
 @lru_cache(maxsize=8)
 def _query(text: str) -> tree_sitter.Query:
-    return tree_sitter.Query(_language(), text)
+    query: tree_sitter.Query = tree_sitter.Query(_language(), text)
+    return query
 
 
 def read_syntax(text: str) -> CppSyntax:
@@ -143,9 +144,12 @@ def conditions_between(syntax: CppSyntax, first: int, last: int) -> Iterator[Cpp
             yield from _switch(node, syntax.source)
         elif node.type == "call_expression":
             yield from _check(node, syntax.source)
-        elif node.type == "binary_expression" and _operator(node, syntax.source) in _COMPARING:
-            if not _is_operand(node, syntax.source):
-                yield _condition(node, syntax.source)
+        elif _compares(node, syntax.source) and not _is_operand(node, syntax.source):
+            yield _condition(node, syntax.source)
+
+
+def _compares(node: tree_sitter.Node, source: bytes) -> bool:
+    return node.type == "binary_expression" and _operator(node, source) in _COMPARING
 
 
 def _operator(node: tree_sitter.Node, source: bytes) -> str:
@@ -164,10 +168,14 @@ def _condition(node: tree_sitter.Node, source: bytes) -> CppCondition:
     whole, negated = node, False
     while whole.parent is not None and whole.parent.type in ("parenthesized_expression", "unary_expression"):
         whole = whole.parent
-        negated = negated != (whole.type == "unary_expression" and source[whole.start_byte : whole.start_byte + 1] == b"!")
+        negated = negated != (
+            whole.type == "unary_expression" and source[whole.start_byte : whole.start_byte + 1] == b"!"
+        )
     holds, refuses = _outcome(whole, source)
     text = _text(whole if negated else node, source)
-    return CppCondition(text, node.start_point[0] + 1, node.end_point[0] + 1, node.start_point[1], holds, refuses=refuses)
+    return CppCondition(
+        text, node.start_point[0] + 1, node.end_point[0] + 1, node.start_point[1], holds, refuses=refuses
+    )
 
 
 def _outcome(node: tree_sitter.Node, source: bytes) -> tuple[str, bool]:

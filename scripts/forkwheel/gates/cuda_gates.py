@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from forkwheel.gates.arch import Arch
 from forkwheel.gates.cuda_functions import CppFunction, CppSyntax, read_syntax
 from forkwheel.gates.model import DEPENDS, NO, YES, Gate, Place
-from forkwheel.gates.preprocessor import Branch, Conditional, Directives, Macros, agree, read_directives, sections, strip_comments
+from forkwheel.gates.preprocessor import (
+    Branch,
+    Conditional,
+    Directives,
+    Macros,
+    agree,
+    read_directives,
+    sections,
+    strip_comments,
+)
 from forkwheel.gates.values import Unknown, Value, Varying, per_arch
 
 _DEVICE = re.compile(r"__CUDA_ARCH|CUDA_ARCH_FEAT|__CUDA_ARCH_FAMILY")
@@ -37,9 +46,14 @@ class CppFile:
 
     root: str
     path: str
-    raw: str
+    read: Callable[[], str]
     failures: list[str] = field(default_factory=list)
     local: dict[str, Value] = field(default_factory=dict)
+
+    @cached_property
+    def raw(self) -> str:
+        """The text as it stands, read when it is first asked for."""
+        return self.read()
 
     @cached_property
     def text(self) -> str:
@@ -65,11 +79,22 @@ class CppFile:
 
 
 @dataclass(frozen=True)
+class Export:
+    """A function that is handed to Python: its name there, its file, and its name here."""
+
+    name: str
+    root: str
+    path: str
+    function: str
+
+
+@dataclass(frozen=True)
 class CudaFindings:
     """What was found in C, C++ and CUDA sources."""
 
     gates: tuple[Gate, ...]
     failures: tuple[str, ...]
+    exports: tuple[Export, ...] = ()
 
 
 class Sections:
@@ -139,7 +164,9 @@ class Sections:
 
 def admits(archs: tuple[Arch, ...], states: tuple[Value, ...]) -> tuple[tuple[Arch, str], ...]:
     """Pair each architecture with yes, no or depends."""
-    return tuple((a, DEPENDS if isinstance(s, Unknown) else YES if s else NO) for a, s in zip(archs, states, strict=True))
+    return tuple(
+        (a, DEPENDS if isinstance(s, Unknown) else YES if s else NO) for a, s in zip(archs, states, strict=True)
+    )
 
 
 def contents(file: CppFile, conditional: Conditional, branch: Branch, function: CppFunction | None) -> str:
@@ -147,7 +174,11 @@ def contents(file: CppFile, conditional: Conditional, branch: Branch, function: 
     inside = "\n".join(file.lines[branch.start - 1 : branch.end])
     if function is not None and _is_whole_body(file, conditional, branch, function):
         return f"{WHOLE_BODY} of {'kernel ' if function.is_kernel else ''}{function.name}"
-    if function is None and branch.defines and not _TRIVIAL.sub("", re.sub(r"^\s*#.*$", "", inside, flags=re.MULTILINE)):
+    if (
+        function is None
+        and branch.defines
+        and not _TRIVIAL.sub("", re.sub(r"^\s*#.*$", "", inside, flags=re.MULTILINE))
+    ):
         return f"the macro {branch.defines[0]}"
     if _only_refuses(inside):
         return "an error"
@@ -163,7 +194,9 @@ def contents(file: CppFile, conditional: Conditional, branch: Branch, function: 
 
 def _only_refuses(text: str) -> bool:
     """Tell whether a section does nothing but complain."""
-    return bool(_REFUSING.search(text)) and not _INSTRUCTION.search(text) and not _TRIVIAL.sub("", _REFUSING.sub("", text))
+    return (
+        bool(_REFUSING.search(text)) and not _INSTRUCTION.search(text) and not _TRIVIAL.sub("", _REFUSING.sub("", text))
+    )
 
 
 def _is_whole_body(file: CppFile, conditional: Conditional, branch: Branch, function: CppFunction) -> bool:
@@ -180,8 +213,3 @@ def _is_whole_body(file: CppFile, conditional: Conditional, branch: Branch, func
         if other is not branch and _TRIVIAL.sub("", rest) and not _only_refuses(rest):
             return False
     return bool(_TRIVIAL.sub("", "\n".join(file.lines[branch.start - 1 : branch.end])))
-
-
-def load(texts: Mapping[str, Mapping[str, str]]) -> list[CppFile]:
-    """Wrap the texts of files, by root and path."""
-    return [CppFile(root, path, files[path]) for root, files in texts.items() for path in sorted(files)]

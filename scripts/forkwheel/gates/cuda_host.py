@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from forkwheel.gates import c_expressions
 from forkwheel.gates.arch import Arch
@@ -21,7 +22,9 @@ _SOURCE = re.compile(r"cudaDevAttrComputeCapabilityM|CU_DEVICE_ATTRIBUTE_COMPUTE
 _ATTRIBUTE = re.compile(
     r"&\s*([\w.>-]*?\b\w+)\s*,\s*(?:cudaDevAttrComputeCapability|CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_)(Major|Minor|MAJOR|MINOR)"
 )
-_PROPERTIES = re.compile(r"\b(?:cudaDeviceProp|hipDeviceProp_t)\s*[&*]?\s*(?:const\s*)?[&*]?\s*(\w+)|\bauto\s*[&*]?\s*(\w+)\s*=[^;]*[dD]evicePropert")
+_PROPERTIES = re.compile(
+    r"\b(?:cudaDeviceProp|hipDeviceProp_t)\s*[&*]?\s*(?:const\s*)?[&*]?\s*(\w+)|\bauto\s*[&*]?\s*(\w+)\s*=[^;]*[dD]evicePropert"
+)
 _PAIR = re.compile(r"\bauto\s*&?\s*\[\s*(\w+)\s*,\s*(\w+)\s*\]\s*=\s*([^;]+);")
 _ASSIGNED = re.compile(r"(?<![\w.>=!<])((?:this\s*->\s*|\w+\s*\.\s*)?\w+)\s*(?<![=!<>+\-*/|&^])=(?!=)\s*([^;{}]+);")
 _DECLARED = re.compile(
@@ -35,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _ROUNDS = 4
 _SHORT = 4  # names this short are shared by functions that have nothing to do with one another
 _PAIR_PARTS = frozenset({"first", "second", "major", "minor"})
-_COMMON = frozenset("if for while switch return sizeof static_cast major minor".split())
+_COMMON = frozenset({"if", "for", "while", "switch", "return", "sizeof", "static_cast", "major", "minor"})
 
 
 @dataclass
@@ -138,7 +141,9 @@ class HostChecks:
             pair = per_arch(self._evaluate(match[3], names), len(self.archs))
             if all(isinstance(each, tuple) and len(each) == 2 for each in pair):
                 names[match[1]], names[match[2]] = varying(p[0] for p in pair), varying(p[1] for p in pair)
-        for match in sorted([*_ASSIGNED.finditer(function.text), *_BRACED.finditer(function.text)], key=lambda m: m.start()):
+        for match in sorted(
+            [*_ASSIGNED.finditer(function.text), *_BRACED.finditer(function.text)], key=lambda m: m.start()
+        ):
             self._assign(match[1], match[2], names)
         return names
 
@@ -156,7 +161,7 @@ class HostChecks:
         if len(text) > 400 or (words.isdisjoint(names) and words.isdisjoint(self._words)):
             return Unknown(text.strip()[:80])
         return varying(
-            c_expressions.evaluate(text.strip(), lambda name, i=i: self._lookup(name, names, i))
+            c_expressions.evaluate(text.strip(), partial(self._lookup, names=names, position=i))
             for i in range(len(self.archs))
         )
 
@@ -189,14 +194,20 @@ class HostChecks:
             words = {*names, *self.known.members, *self.known.results}
             if function.words.isdisjoint(words) or function.is_kernel:
                 continue
-            lines = [i for i in range(function.first, function.last + 1) if not words.isdisjoint(_NAME.findall(file.lines[i - 1]))]
+            lines = [
+                i
+                for i in range(function.first, function.last + 1)
+                if not words.isdisjoint(_NAME.findall(file.lines[i - 1]))
+            ]
             for condition in conditions_between(file.syntax, function.first, function.last) if lines else ():
                 if any(condition.first <= line <= condition.last for line in lines):
                     gate = self._gate(file, function, condition, names)
                     if gate is not None:
                         yield gate
 
-    def _gate(self, file: CppFile, function: CppFunction, condition: CppCondition, names: dict[str, Value]) -> Gate | None:
+    def _gate(
+        self, file: CppFile, function: CppFunction, condition: CppCondition, names: dict[str, Value]
+    ) -> Gate | None:
         value = self._evaluate(condition.text, names)
         if not isinstance(value, Varying):
             return None
@@ -225,7 +236,8 @@ class HostChecks:
 
 def _split(text: str, start: int) -> list[str]:
     """Split a call's arguments at its commas; at most two lines' worth are looked at."""
-    depth, pieces, begin = 0, [], start
+    pieces: list[str] = []
+    depth, begin = 0, start
     for position in range(start, min(len(text), start + 2000)):
         char = text[position]
         if char in "([{":

@@ -15,8 +15,12 @@ from forkwheel.gates.values import Value, Varying
 _ROUNDS = 8
 _SHORT = 2  # names this short are followed within their file only
 _LOOKS_IN = re.compile(r"\bin\s+(\w+)")
-_DECLARING = re.compile(r"def\s+(\w+)\s*\(([^)]*(?:capabilit|major_versions|supported_archs?\b|supported_sms?\b|_ccs\b)[^)]*)\)")
-_TOO_COMMON = frozenset({"name", "value", "get", "key", "self", "data", "result", "device", "__init__", "config", "x", "_"})
+_DECLARING = re.compile(
+    r"def\s+(\w+)\s*\(([^)]*(?:capabilit|major_versions|supported_archs?\b|supported_sms?\b|_ccs\b)[^)]*)\)"
+)
+_TOO_COMMON = frozenset(
+    {"name", "value", "get", "key", "self", "data", "result", "device", "__init__", "config", "x", "_"}
+)
 
 
 def discover(interpreter: Interpreter) -> None:
@@ -69,21 +73,28 @@ def _learn(interpreter: Interpreter, module: Module) -> Iterator[str]:
 def _learn_class(interpreter: Interpreter, cls: ClassRef, scope: Scope) -> Iterator[str]:
     if not interpreter.is_hot(cls.node, cls.module):
         return
-    instance = Instance(cls)
     for node in cls.node.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and interpreter.is_hot(node, cls.module):
-            value = interpreter.attribute(instance, node.name, scope, node.name)
-            if isinstance(value, Bound):
-                _look_in_parameters(interpreter, value.function)
-            if isinstance(value, Varying) or _varies(interpreter, value, scope):
-                yield node.name
-            for stored in sorted(_stored_on_self(node)):
-                if isinstance(interpreter.attribute(instance, stored, scope, stored), Varying):
-                    yield stored
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and interpreter.is_hot(node, cls.module):
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                if isinstance(target, ast.Name) and isinstance(interpreter.attribute(cls, target.id, scope, target.id), Varying):
-                    yield target.id
+        if not interpreter.is_hot(node, cls.module):
+            continue
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _learn_method(interpreter, Instance(cls), node, scope)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            yield from (name for name in names if isinstance(interpreter.attribute(cls, name, scope, name), Varying))
+
+
+def _learn_method(
+    interpreter: Interpreter, instance: Instance, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope
+) -> Iterator[str]:
+    value = interpreter.attribute(instance, node.name, scope, node.name)
+    if isinstance(value, Bound):
+        _look_in_parameters(interpreter, value.function)
+    if isinstance(value, Varying) or _varies(interpreter, value, scope):
+        yield node.name
+    for stored in sorted(_stored_on_self(node)):
+        if isinstance(interpreter.attribute(instance, stored, scope, stored), Varying):
+            yield stored
 
 
 def _look_in_parameters(interpreter: Interpreter, function: FunctionRef) -> None:

@@ -5,17 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from forkwheel.gates import operators, primitives
+from forkwheel.gates import operators
 from forkwheel.gates.names import Names
 from forkwheel.gates.objects import (
-    Bound,
-    ClassRef,
-    External,
     FunctionRef,
-    Identity,
-    Instance,
-    ModuleRef,
-    Partial,
     Scope,
 )
 from forkwheel.gates.values import (
@@ -48,19 +41,19 @@ class Evaluator(Names):
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Value:
         """Evaluate an expression; what is not understood is unknown, never an error."""
-        handler: Callable[[ast.expr, Scope], Value] | None = getattr(self, f"on_{type(node).__name__.lower()}", None)
+        handler: Callable[[ast.expr, Scope], Value] | None = getattr(self, f"_on_{type(node).__name__.lower()}", None)
         return handler(node, scope) if handler else Unknown(scope.module.source(node))
 
-    def on_constant(self, node: ast.Constant, scope: Scope) -> Value:
+    def _on_constant(self, node: ast.Constant, scope: Scope) -> Value:
         return node.value
 
-    def on_name(self, node: ast.Name, scope: Scope) -> Value:
+    def _on_name(self, node: ast.Name, scope: Scope) -> Value:
         return self.name(node.id, scope)
 
     def _attribute_chain(self, node: ast.Attribute) -> str | None:
         return f"{node.value.id}.{node.attr}" if isinstance(node.value, ast.Name) else None
 
-    def on_attribute(self, node: ast.Attribute, scope: Scope) -> Value:
+    def _on_attribute(self, node: ast.Attribute, scope: Scope) -> Value:
         chain = self._attribute_chain(node)
         inner: Scope | None = scope
         while chain and inner is not None:
@@ -68,17 +61,21 @@ class Evaluator(Names):
                 return inner.names[chain]
             inner = inner.outer
         value = self.evaluate(node.value, scope)
-        if node.attr == "arch" and isinstance(node.value, ast.Call) and "get_current_target" in scope.module.source(node):
+        if (
+            node.attr == "arch"
+            and isinstance(node.value, ast.Call)
+            and "get_current_target" in scope.module.source(node)
+        ):
             return varying(arch.number for arch in self.archs)
         return self.attribute(value, node.attr, scope, scope.module.source(node))
 
-    def on_tuple(self, node: ast.Tuple, scope: Scope) -> Value:
+    def _on_tuple(self, node: ast.Tuple, scope: Scope) -> Value:
         return lift(lambda *items: tuple(items), *self._items(node.elts, scope))
 
-    def on_list(self, node: ast.List, scope: Scope) -> Value:
+    def _on_list(self, node: ast.List, scope: Scope) -> Value:
         return lift(lambda *items: list(items), *self._items(node.elts, scope))
 
-    def on_set(self, node: ast.Set, scope: Scope) -> Value:
+    def _on_set(self, node: ast.Set, scope: Scope) -> Value:
         def build(*items: Value) -> Value:
             try:
                 return frozenset(items)
@@ -98,7 +95,7 @@ class Evaluator(Names):
                 items.append(self.evaluate(element, scope))
         return items
 
-    def on_dict(self, node: ast.Dict, scope: Scope) -> Value:
+    def _on_dict(self, node: ast.Dict, scope: Scope) -> Value:
         if any(key is None for key in node.keys) or len(node.keys) > 4 * _MOST_ITEMS:
             return Unknown(scope.module.source(node))
         keys = [self.evaluate(key, scope) for key in node.keys if key is not None]
@@ -112,29 +109,30 @@ class Evaluator(Names):
 
         return lift(build, *keys, *values)
 
-    def on_boolop(self, node: ast.BoolOp, scope: Scope) -> Value:
+    def _on_boolop(self, node: ast.BoolOp, scope: Scope) -> Value:
         every = isinstance(node.op, ast.And)
         operands = []
         for operand in node.values:
             operands.append(self.evaluate(operand, scope))
-            if not isinstance(operands[-1], Varying) and truth(operands[-1]) is not every:
-                if not isinstance(truth(operands[-1]), Unknown):
-                    break
+            if not isinstance(operands[-1], Varying) and truth(operands[-1]) is (not every):
+                break
         return lift(lambda *values: conjunction(values, every=every), *operands)
 
-    def on_unaryop(self, node: ast.UnaryOp, scope: Scope) -> Value:
+    def _on_unaryop(self, node: ast.UnaryOp, scope: Scope) -> Value:
         value = self.evaluate(node.operand, scope)
         if isinstance(node.op, ast.Not):
             return lift(negate, value)
         text = scope.module.source(node)
-        return lift(lambda v: -v if isinstance(v, (int, float)) and isinstance(node.op, ast.USub) else Unknown(text), value)
+        return lift(
+            lambda v: -v if isinstance(v, (int, float)) and isinstance(node.op, ast.USub) else Unknown(text), value
+        )
 
-    def on_binop(self, node: ast.BinOp, scope: Scope) -> Value:
+    def _on_binop(self, node: ast.BinOp, scope: Scope) -> Value:
         left, right = self.evaluate(node.left, scope), self.evaluate(node.right, scope)
         text = scope.module.source(node)
         return lift(lambda a, b: operators.binary(type(node.op), a, b, text), left, right)
 
-    def on_compare(self, node: ast.Compare, scope: Scope) -> Value:
+    def _on_compare(self, node: ast.Compare, scope: Scope) -> Value:
         left = self.evaluate(node.left, scope)
         parts = []
         for operator, comparator in zip(node.ops, node.comparators, strict=True):
@@ -154,7 +152,7 @@ class Evaluator(Names):
         elif self._position is not None:
             self._looked_for.setdefault(right.origin, {})[self._position] = left
 
-    def on_ifexp(self, node: ast.IfExp, scope: Scope) -> Value:
+    def _on_ifexp(self, node: ast.IfExp, scope: Scope) -> Value:
         test = lift(truth, self.evaluate(node.test, scope))
         body, other = self.evaluate(node.body, scope), self.evaluate(node.orelse, scope)
         text = scope.module.source(node)
@@ -166,12 +164,12 @@ class Evaluator(Names):
 
         return lift(choose, test, body, other)
 
-    def on_namedexpr(self, node: ast.NamedExpr, scope: Scope) -> Value:
+    def _on_namedexpr(self, node: ast.NamedExpr, scope: Scope) -> Value:
         value = self.evaluate(node.value, scope)
         scope.names[node.target.id] = value
         return value
 
-    def on_joinedstr(self, node: ast.JoinedStr, scope: Scope) -> Value:
+    def _on_joinedstr(self, node: ast.JoinedStr, scope: Scope) -> Value:
         text = scope.module.source(node)
         pieces = [self.evaluate(part, scope) for part in node.values]
 
@@ -180,14 +178,16 @@ class Evaluator(Names):
 
         return lift(glue, *pieces)
 
-    def on_formattedvalue(self, node: ast.FormattedValue, scope: Scope) -> Value:
+    def _on_formattedvalue(self, node: ast.FormattedValue, scope: Scope) -> Value:
         value = self.evaluate(node.value, scope)
         plain = node.format_spec is None and node.conversion in (-1, 115)
         text = scope.module.source(node.value)
         known = (str, int, float, tuple)
-        return lift(lambda v: str(v) if plain and isinstance(v, known) and not holds_unknown(v) else Unknown(text), value)
+        return lift(
+            lambda v: str(v) if plain and isinstance(v, known) and not holds_unknown(v) else Unknown(text), value
+        )
 
-    def on_subscript(self, node: ast.Subscript, scope: Scope) -> Value:
+    def _on_subscript(self, node: ast.Subscript, scope: Scope) -> Value:
         value = self.evaluate(node.value, scope)
         text = scope.module.source(node)
         if isinstance(node.slice, ast.Slice):
@@ -196,10 +196,10 @@ class Evaluator(Names):
         index = self.evaluate(node.slice, scope)
         return lift(lambda v, i: operators.subscript(v, i, text), value, index)
 
-    def on_listcomp(self, node: ast.ListComp, scope: Scope) -> Value:
+    def _on_listcomp(self, node: ast.ListComp, scope: Scope) -> Value:
         return self._comprehension(node.elt, node.generators, scope, scope.module.source(node))
 
-    on_setcomp = on_generatorexp = on_listcomp
+    _on_setcomp = _on_generatorexp = _on_listcomp
 
     def _comprehension(self, element: ast.expr, generators: list[ast.comprehension], scope: Scope, text: str) -> Value:
         source = self.evaluate(generators[0].iter, scope)
@@ -248,82 +248,5 @@ class Evaluator(Names):
                 text = f"{text_of(value)}[{index}]" if not isinstance(value, Varying) else scope.module.source(element)
                 self.assign(element, lift(lambda v, i=index, t=text: operators.subscript(v, i, t), value), scope)
 
-    def on_lambda(self, node: ast.Lambda, scope: Scope) -> Value:
+    def _on_lambda(self, node: ast.Lambda, scope: Scope) -> Value:
         return FunctionRef(scope.module, node, f"{scope.key}.<lambda>", outer=scope)
-
-    def on_call(self, node: ast.Call, scope: Scope) -> Value:
-        text = scope.module.source(node)
-        function = self.evaluate(node.func, scope)
-        arguments = self._items(node.args, scope)
-        keywords = {k.arg: self.evaluate(k.value, scope) for k in node.keywords if k.arg}
-        if isinstance(function, Unknown) and isinstance(node.func, ast.Attribute):
-            return self._method_call(node.func, arguments, scope, text)
-        return self.call(function, arguments, keywords, scope, text)
-
-    def _method_call(self, node: ast.Attribute, arguments: list[Value], scope: Scope, text: str) -> Value:
-        receiver = self.evaluate(node.value, scope)
-        if isinstance(receiver, Varying) or not isinstance(receiver, Unknown):
-            return lift(lambda r, *a: operators.method(r, node.attr, list(a), text), receiver, *arguments)
-        return Unknown(text)
-
-    def call(self, function: Value, arguments: list[Value], keywords: dict[str, Value], scope: Scope, text: str) -> Value:
-        """Call a value; a callable that depends on the architecture is called for each."""
-        if isinstance(function, Varying):
-            results = [self.call(each, arguments, keywords, scope, text) for each in function.values]
-            return varying(per_arch(result, len(self.archs))[i] for i, result in enumerate(results))
-        if isinstance(function, Partial):
-            merged = {**dict(function.keywords), **keywords}
-            return self.call(function.function, [*function.arguments, *arguments], merged, scope, text)
-        if isinstance(function, Identity):
-            return arguments[0] if arguments else Unknown(text)
-        if isinstance(function, External):
-            return self._external(function.name, arguments, keywords, scope, text)
-        if isinstance(function, ClassRef):
-            return self.construct(function, arguments, keywords, text)
-        if isinstance(function, (FunctionRef, Bound)):
-            return self.run(function, arguments, keywords, scope, text)
-        return Unknown(text)
-
-    def construct(self, cls: ClassRef, arguments: list[Value], keywords: dict[str, Value], text: str) -> Value:
-        """Make an instance; an enumeration is asked for its member."""
-        if self._is_enum(cls):
-            return Unknown(text)
-        fields = [n.target.id for n in cls.node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)]
-        bases = {b.attr if isinstance(b, ast.Attribute) else getattr(b, "id", "") for b in cls.node.bases}
-        if "NamedTuple" in bases and len(arguments) + len(keywords) == len(fields):
-            return lift(lambda *values: tuple(values), *arguments, *[keywords[f] for f in fields[len(arguments) :] if f in keywords])
-        return Instance(cls)
-
-    def run(
-        self, function: FunctionRef | Bound, arguments: list[Value], keywords: dict[str, Value], scope: Scope, text: str
-    ) -> Value:
-        """Run a function of the trees."""
-        raise NotImplementedError
-
-    def _external(
-        self, name: str, arguments: list[Value], keywords: dict[str, Value], scope: Scope, text: str
-    ) -> Value:
-        if name == "functools.partial" and arguments:
-            return Partial(arguments[0], tuple(arguments[1:]), tuple(keywords.items()))
-        if name in ("functools.lru_cache", "functools.cache") and arguments and callable_value(arguments[0]):
-            return arguments[0]
-        if name == "builtins.getattr" and len(arguments) >= 2 and isinstance(arguments[1], (str, Varying)):
-            return lift(lambda n: self._getattr(arguments[0], n, scope, text), arguments[1])
-        if name == "builtins.map" and len(arguments) == 2 and isinstance(arguments[1], (list, tuple)):
-            return [self.call(arguments[0], [item], {}, scope, text) for item in arguments[1]]
-        if name.startswith("builtins."):
-            if name == "builtins.hasattr" or keywords:
-                return Unknown(text)
-            return lift(lambda *values: operators.builtin(name[9:], list(values), text), *arguments)
-        result = primitives.call(name, arguments, self.archs, text)
-        return varying(result) if isinstance(result, tuple) else result
-
-    def _getattr(self, value: Value, name: Value, scope: Scope, text: str) -> Value:
-        if not isinstance(name, str) or isinstance(value, (Unknown, External)):
-            return Unknown(text)
-        return self.attribute(value, name, scope, text)
-
-
-def callable_value(value: Value) -> bool:
-    """Tell whether a value can be called and be followed."""
-    return isinstance(value, (FunctionRef, Bound, Partial, ModuleRef))

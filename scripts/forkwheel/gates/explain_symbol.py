@@ -49,8 +49,8 @@ def explain_symbol(
     name = symbol.replace(":", ".").rpartition(".")[2]
     found = [*_python(interpreter, name)]
     others = [file for file in files if not file.path.endswith(PYTHON)]
-    loaded = [CppFile(f.root, f.path, text) for f in others if name in (text := f.text())]
-    found += _cpp(loaded, [CppFile(f.root, f.path, f.text()) for f in others] if loaded else [], name, archs)
+    every = [CppFile(file.root, file.path, file.text) for file in others]
+    found += _cpp([file for file in every if name in file.raw], every, name, archs)
     if not found:
         words = {word for module in interpreter.modules.all for word in module.words if len(word) > 3}
         near = difflib.get_close_matches(name, words, n=3)
@@ -91,9 +91,7 @@ def _defining(module: Module, name: str) -> Iterator[ast.AST]:
                     yield child
 
 
-def _value(
-    interpreter: Interpreter, module: Module, name: str, node: ast.AST, scope: Scope
-) -> tuple[Value] | None:
+def _value(interpreter: Interpreter, module: Module, name: str, node: ast.AST, scope: Scope) -> tuple[Value] | None:
     """Return, in a tuple of one, what a name is, or what it returns when it is called without arguments."""
     found = interpreter.global_value(module, name) if name in module.bindings else None
     if found is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,7 @@ from forkwheel.tree import walk
 
 PYTHON = (".py",)
 CPP = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl")
-_SUFFIXES = frozenset({*PYTHON, *CPP})
+_SUFFIXES = (*PYTHON, *CPP)
 _LARGEST = 16 << 20  # bytes; a larger file is data
 _MOST = 4 << 30  # bytes, all files of an archive together
 
@@ -42,7 +41,7 @@ def list_files(roots: Mapping[str, Path]) -> list[SourceFile]:
     for name, root in roots.items():
         for path in walk(root):
             file = root / path
-            if os.path.splitext(path)[1] in _SUFFIXES and file.is_file() and file.stat().st_size <= _LARGEST:
+            if path.endswith(_SUFFIXES) and file.is_file() and file.stat().st_size <= _LARGEST:
                 found.append(SourceFile(name, path, file, hashlib.sha256(file.read_bytes()).hexdigest()))
     return found
 
@@ -89,13 +88,15 @@ def _untar(path: Path, target: Path) -> None:
 
 def _check_size(path: Path, total: int) -> None:
     if total > _MOST:
-        raise UsageError(f"{path} holds more than {_MOST} bytes of sources", hint="unpack what you trust of it, and audit that")
+        raise UsageError(
+            f"{path} holds more than {_MOST} bytes of sources", hint="unpack what you trust of it, and audit that"
+        )
 
 
 def _is_wanted(name: str, size: int) -> bool:
     parts = name.split("/")
     safe = not name.startswith("/") and ".." not in parts and "\\" not in name and "\0" not in name
-    return safe and os.path.splitext(name)[1] in _SUFFIXES and size <= _LARGEST
+    return safe and name.endswith(_SUFFIXES) and size <= _LARGEST
 
 
 def _write(target: Path, name: str, content: bytes) -> None:

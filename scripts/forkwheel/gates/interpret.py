@@ -6,159 +6,32 @@ Both ways are taken at a condition that is not decided, and what they leave is j
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from forkwheel.gates.evaluate import Evaluator
+from forkwheel.gates.calls import Caller
+from forkwheel.gates.frame import Frame, Live, Visitor
+from forkwheel.gates.modules import Module
 from forkwheel.gates.names import span
-from forkwheel.gates.modules import Module, Modules
-from forkwheel.gates.arch import Arch
-from forkwheel.gates.objects import Bound, ClassRef, External, Function, FunctionRef, Instance, Scope
-from forkwheel.gates.values import Unknown, Value, Varying, holds_unknown, is_word, join, lift, per_arch, text_of, truth, varying
+from forkwheel.gates.objects import ClassRef, External, Function, FunctionRef, Scope
+from forkwheel.gates.values import (
+    Unknown,
+    Value,
+    Varying,
+    holds_unknown,
+    is_word,
+    join,
+    lift,
+    per_arch,
+    truth,
+    varying,
+)
 
-_DEEPEST = 5
 _MOST_TURNS = 24
 _SIMPLE = (ast.Constant, ast.Name, ast.List, ast.Tuple, ast.Set, ast.Dict)
 _GROWING = frozenset({"add", "append"})
 
-Live = tuple[bool, ...]
-Visitor = Callable[[ast.stmt, Scope, Live], None]
 
-
-@dataclass
-class Frame:
-    """A function that is being run: what it returned so far, for each architecture."""
-
-    count: int
-    text: str
-    returns: list[list[Value]] = field(default_factory=list)
-    visitor: Visitor | None = None
-
-    def __post_init__(self) -> None:
-        self.returns = [[] for _ in range(self.count)]
-
-    def leave(self, value: Value, live: Live) -> None:
-        """Record a return value for the architectures that come here."""
-        for position, each in enumerate(per_arch(value, self.count)):
-            if live[position]:
-                self.returns[position].append(each)
-
-    def result(self, live: Live) -> Value:
-        """Join what was returned.
-
-        An unknown override does not hide a default that depends on the architecture.
-        """
-        self.leave(None, live)
-        if not any(self.returns):
-            return Unknown(f"raised in {self.text}")
-        eager = varying(self._joined(_telling(values)) for values in self.returns)
-        if isinstance(eager, Varying) and all(map(is_word, eager.values)) and len(set(map(text_of, eager.values))) < 4:
-            return Unknown(self.text)  # a choice among words, whose own conditions are the gates
-        return eager if isinstance(eager, Varying) else varying(map(self._joined, self.returns))
-
-
-    def _joined(self, values: list[Value]) -> Value:
-        if not values:
-            return Unknown(f"raised in {self.text}")
-        result = values[0]
-        for value in values[1:]:
-            result = join(result, value, text=self.text)
-        return result
-
-
-class Interpreter(Evaluator):
-    """Evaluates calls of the trees' own functions, and statements."""
-
-    def __init__(self, modules: Modules, archs: tuple[Arch, ...]) -> None:
-        super().__init__(modules, archs)
-        self.memberships: dict[tuple[str, str], Varying] = {}
-        self._looked_for: dict[tuple[str, str], dict[int, Value]] = {}
-        self.passed: dict[tuple[str, str], Value] = {}  # arguments that depend on the architecture
-        self._results: dict[object, Value] = {}
-
-    def forget(self) -> None:
-        """Drop what was evaluated, because more is known to depend on the architecture."""
-        super().forget()
-        self._results.clear()
-
-    def run(
-        self, function: FunctionRef | Bound, arguments: list[Value], keywords: dict[str, Value], scope: Scope, text: str
-    ) -> Value:
-        """Run a function of the trees that mentions anything architectural; others are unknown."""
-        bound = function if isinstance(function, Bound) else None
-        plain = bound.function if bound else function
-        assert isinstance(plain, FunctionRef)
-        names = self._bind(plain, [bound.receiver, *arguments] if bound else arguments, keywords)
-        self._note_arguments(plain, names)
-        if not self._worth(plain, names):
-            return Unknown(text)
-        if scope.depth >= _DEEPEST or plain in self._running:
-            self.cuts += 1
-            return Unknown(text)
-        key = (plain.node, repr(sorted((n, _key(v)) for n, v in names.items())))
-        if plain.outer is None and key in self._results:
-            return self._results[key]
-        self._running.add(plain)
-        cuts = self.cuts
-        try:
-            eager = any(isinstance(value, str) for value in names.values())
-            inner = Scope(plain.module, names, plain.outer, plain.owner, plain.key, scope.depth + 1, eager)
-            result = self.body(plain.node, inner, text)
-        finally:
-            self._running.discard(plain)
-        if cuts == self.cuts:
-            self._results[key] = result
-        return result
-
-    def _worth(self, function: FunctionRef, names: dict[str, Value]) -> bool:
-        if any(isinstance(value, Varying) or value.__class__ in (str, int, bool) for value in names.values()):
-            return len(getattr(function.node, "body", [])) < 40 if isinstance(function.node, ast.FunctionDef) else True
-        return self.is_hot(function.node, function.module) or _is_small(function.node)
-
-    def _note_arguments(self, function: FunctionRef, names: dict[str, Value]) -> None:
-        for name, value in names.items():
-            if isinstance(value, Varying):
-                key = (function.key, name)
-                known = self.passed.get(key, value)
-                self.passed[key] = join(known, value, text=name)
-
-    def _bind(self, function: FunctionRef, arguments: list[Value], keywords: dict[str, Value]) -> dict[str, Value]:
-        spec = function.node.args
-        parameters = [*spec.posonlyargs, *spec.args]
-        names: dict[str, Value] = dict(zip([p.arg for p in parameters], arguments, strict=False))
-        for parameter in [*parameters, *spec.kwonlyargs]:
-            if parameter.arg in keywords:
-                names[parameter.arg] = keywords[parameter.arg]
-        defaults = [*zip(parameters[len(parameters) - len(spec.defaults) :], spec.defaults, strict=True)]
-        defaults += [(p, d) for p, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None]
-        scope = Scope(function.module, {}, function.outer, function.owner)
-        for parameter, default in defaults:
-            if parameter.arg not in names:
-                names[parameter.arg] = self.evaluate(default, scope)
-        for parameter in [*parameters, *spec.kwonlyargs]:
-            names.setdefault(parameter.arg, Unknown(parameter.arg, origin=(function.key, parameter.arg)))
-        for extra in (spec.vararg, spec.kwarg):
-            if extra:
-                names[extra.arg] = Unknown(extra.arg)
-        return names
-
-    def parameters(self, function: FunctionRef) -> dict[str, Value]:
-        """Bind a function's parameters to what is known of them without a call."""
-        spec = function.node.args
-        names: dict[str, Value] = {}
-        for parameter in [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]:
-            origin = (function.key, parameter.arg)
-            names[parameter.arg] = self.passed.get(origin, Unknown(parameter.arg, origin=origin))
-        for extra in (spec.vararg, spec.kwarg):
-            if extra:
-                names[extra.arg] = Unknown(extra.arg)
-        if function.owner is not None and spec.args:
-            decorators = function.decorators()
-            if "classmethod" in decorators:
-                names[spec.args[0].arg] = function.owner
-            elif "staticmethod" not in decorators:
-                names[spec.args[0].arg] = Instance(function.owner)
-        return names
+class Interpreter(Caller):
+    """Runs statements; expressions and calls are its bases'."""
 
     def body(self, node: Function, scope: Scope, text: str, visitor: Visitor | None = None) -> Value:
         """Run a function's body and return what it returns."""
@@ -167,21 +40,6 @@ class Interpreter(Evaluator):
         frame = Frame(len(self.archs), text, visitor=visitor)
         live = self.block(node.body, scope, (True,) * len(self.archs), frame)
         return frame.result(live)
-
-    def stored_attribute(self, cls: ClassRef, node: ast.FunctionDef, name: str, scope: Scope) -> Value:
-        """Run a method, and return what it leaves in ``self.NAME``."""
-        function = FunctionRef(cls.module, node, f"{cls.module.name}:{cls.name}.{node.name}", owner=cls)
-        if scope.depth >= _DEEPEST or function in self._running or not node.args.args:
-            self.cuts += 1
-            return Unknown(name)
-        names = self._bind(function, [Instance(cls)], {})
-        inner = Scope(cls.module, names, None, cls, function.key, scope.depth + 1)
-        self._running.add(function)
-        try:
-            self.body(node, inner, name)
-        finally:
-            self._running.discard(function)
-        return names.get(f"{node.args.args[0].arg}.{name}", Unknown(name))
 
     def block(self, body: list[ast.stmt], scope: Scope, live: Live, frame: Frame) -> Live:
         """Run statements; return for which architectures the end is reached."""
@@ -310,9 +168,7 @@ class Interpreter(Evaluator):
             return Unknown(name)
         joined = per_arch(join(value, other, text=name), len(yes))
         ours, theirs = per_arch(value, len(yes)), per_arch(other, len(yes))
-        return varying(
-            joined[i] if yes[i] and no[i] else ours[i] if yes[i] else theirs[i] for i in range(len(yes))
-        )
+        return varying(joined[i] if yes[i] and no[i] else ours[i] if yes[i] else theirs[i] for i in range(len(yes)))
 
     def do_for(self, node: ast.For, scope: Scope, live: Live, frame: Frame) -> Live:
         """Take every turn of a short known sequence, and one of any other."""
@@ -377,25 +233,6 @@ def imported(module: Module, node: ast.Import | ast.ImportFrom) -> list[tuple[st
         return [(a.asname or a.name.split(".")[0], a.name if a.asname else a.name.split(".")[0]) for a in node.names]
     base = module.absolute(node.module, node.level)
     return [(alias.asname or alias.name, f"{base}.{alias.name}") for alias in node.names if alias.name != "*"]
-
-
-def _telling(values: list[Value]) -> list[Value]:
-    """Leave out what is unknown, and the None that stands for no device, where there is more."""
-    known = [value for value in values if not holds_unknown(value)] or values
-    plain = any(type(value) in (tuple, int) for value in known)
-    return [value for value in known if value is not None] if plain else known
-
-
-def _key(value: Value) -> object:
-    if isinstance(value, Varying):
-        return tuple(map(_key, value.values))
-    return value.text if isinstance(value, Unknown) else (type(value).__name__, getattr(value, "name", None) or repr(value)[:200])
-
-
-def _is_small(node: Function) -> bool:
-    if isinstance(node, ast.Lambda):
-        return True
-    return len(node.body) <= 6 and node.end_lineno is not None and node.end_lineno - node.lineno <= 16
 
 
 def _loaded(target: ast.expr) -> ast.expr:

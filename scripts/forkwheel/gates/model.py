@@ -93,7 +93,9 @@ class Expectation:
     def covers(self, gate: Gate) -> bool:
         """Tell whether this is about a gate."""
         return (
-            gate.place.path.endswith(self.file) and gate.symbol.endswith(self.symbol) and self.condition in gate.condition
+            gate.place.path.endswith(self.file)
+            and gate.symbol.endswith(self.symbol)
+            and self.condition in gate.condition
         )
 
 

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _GLOBAL = re.compile(r"^[ \t]+global[ \t]+([\w, \t]+)", re.MULTILINE)
@@ -107,15 +106,8 @@ class Module:
 
 def _bindings(module: Module, body: list[ast.stmt], depth: int) -> Iterator[tuple[str, Binding]]:
     for node in body:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                target = alias.name if alias.asname else alias.name.split(".")[0]
-                yield alias.asname or target, Binding("import", node, target, depth=depth)
-        elif isinstance(node, ast.ImportFrom):
-            base = module.absolute(node.module, node.level)
-            for alias in node.names:
-                target = base if alias.name == "*" else f"{base}.{alias.name}"
-                yield alias.asname or alias.name, Binding("import", node, target, depth=depth)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from _imports(module, node, depth)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield node.name, Binding("function", node, depth=depth)
         elif isinstance(node, ast.ClassDef):
@@ -124,12 +116,26 @@ def _bindings(module: Module, body: list[ast.stmt], depth: int) -> Iterator[tupl
             for target_node in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 yield from _targets(target_node, node, depth)
         else:
-            for field_name in ("body", "handlers", "orelse", "finalbody"):
-                inner = getattr(node, field_name, [])
-                deeper = depth + (field_name in ("handlers", "orelse"))
-                for child in inner:
-                    block = child.body if isinstance(child, ast.ExceptHandler) else [child]
-                    yield from _bindings(module, block, deeper)
+            yield from _inner_bindings(module, node, depth)
+
+
+def _imports(module: Module, node: ast.Import | ast.ImportFrom, depth: int) -> Iterator[tuple[str, Binding]]:
+    base = module.absolute(node.module, node.level) if isinstance(node, ast.ImportFrom) else ""
+    for alias in node.names:
+        if isinstance(node, ast.Import):
+            target = alias.name if alias.asname else alias.name.split(".")[0]
+            yield alias.asname or target, Binding("import", node, target, depth=depth)
+        else:
+            target = base if alias.name == "*" else f"{base}.{alias.name}"
+            yield alias.asname or alias.name, Binding("import", node, target, depth=depth)
+
+
+def _inner_bindings(module: Module, node: ast.stmt, depth: int) -> Iterator[tuple[str, Binding]]:
+    for field_name in ("body", "handlers", "orelse", "finalbody"):
+        deeper = depth + (field_name in ("handlers", "orelse"))
+        for child in getattr(node, field_name, []):
+            block = child.body if isinstance(child, ast.ExceptHandler) else [child]
+            yield from _bindings(module, block, deeper)
 
 
 def _targets(target: ast.expr, node: ast.stmt, depth: int) -> Iterator[tuple[str, Binding]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 
@@ -22,10 +23,7 @@ from forkwheel.gates.objects import (
 from forkwheel.gates.values import Unknown, Value, Varying, join, lift
 
 _ENUMS = frozenset({"Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"})
-_BUILTIN_NAMES = frozenset(
-    "any all abs bool divmod float frozenset int len list map max min set sorted str sum tuple "
-    "getattr hasattr isinstance dict zip range enumerate object super".split()
-)
+_BUILTIN_NAMES = frozenset(dir(builtins))
 
 
 class Names(ABC):
@@ -55,7 +53,9 @@ class Names(ABC):
         """Evaluate an expression."""
 
     @abstractmethod
-    def call(self, function: Value, arguments: list[Value], keywords: dict[str, Value], scope: Scope, text: str) -> Value:
+    def call(
+        self, function: Value, arguments: list[Value], keywords: dict[str, Value], scope: Scope, text: str
+    ) -> Value:
         """Call a value."""
 
     @abstractmethod
@@ -167,7 +167,9 @@ class Names(ABC):
         found = [cls]
         for each in found:
             for base in each.node.bases:
-                value = self.evaluate(base, Scope(each.module, {})) if isinstance(base, (ast.Name, ast.Attribute)) else None
+                value = (
+                    self.evaluate(base, Scope(each.module, {})) if isinstance(base, (ast.Name, ast.Attribute)) else None
+                )
                 if isinstance(value, ClassRef) and value not in found and len(found) < 20:
                     found.append(value)
         return found
@@ -204,7 +206,9 @@ class Names(ABC):
         finally:
             self._running.discard(node)
 
-    def _method(self, cls: ClassRef, node: ast.FunctionDef | ast.AsyncFunctionDef, receiver: Value, scope: Scope) -> Value:
+    def _method(
+        self, cls: ClassRef, node: ast.FunctionDef | ast.AsyncFunctionDef, receiver: Value, scope: Scope
+    ) -> Value:
         function = FunctionRef(cls.module, node, f"{cls.module.name}:{cls.name}.{node.name}", owner=cls)
         decorators = function.decorators()
         if "staticmethod" in decorators:
@@ -248,7 +252,11 @@ class Names(ABC):
                     result = value if result is None else join(result, value, text=text)
         if result is not None:
             return result
-        getter = self.class_attribute(cls, "__getattr__", receiver, scope, text) if "__getattr__" in cls.module.words else None
+        getter = (
+            self.class_attribute(cls, "__getattr__", receiver, scope, text)
+            if "__getattr__" in cls.module.words
+            else None
+        )
         if isinstance(getter, Bound):
             return self.call(getter, [name], {}, scope, text)
         return Unknown(text)

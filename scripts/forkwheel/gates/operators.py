@@ -66,8 +66,27 @@ _BUILTINS: dict[str, Callable[..., Any]] = {
 
 _METHODS: dict[type, frozenset[str]] = {
     str: frozenset(
-        "split rsplit strip lstrip rstrip startswith endswith lower upper replace removeprefix removesuffix "
-        "isdigit join format partition find count title".split()
+        {
+            "split",
+            "rsplit",
+            "strip",
+            "lstrip",
+            "rstrip",
+            "startswith",
+            "endswith",
+            "lower",
+            "upper",
+            "replace",
+            "removeprefix",
+            "removesuffix",
+            "isdigit",
+            "join",
+            "format",
+            "partition",
+            "find",
+            "count",
+            "title",
+        }
     ),
     dict: frozenset({"get", "keys", "values", "items"}),
     tuple: frozenset({"index", "count"}),
@@ -91,8 +110,8 @@ def binary(kind: type, left: Value, right: Value, text: str) -> Value:
     small = all(not isinstance(value, int) or abs(value) < _LARGEST for value in (left, right))
     if function is None or not small or (kind is ast.Mult and not isinstance(left, (int, float))):
         return Unknown(text)
-    if isinstance(left, (tuple, list)) and isinstance(right, type(left)) and kind is ast.Add:
-        return left + right
+    if kind is ast.Add and type(left) is type(right) and isinstance(left, (tuple, list)):
+        return type(left)([*left, *right])
     if not _plain(left, right):
         return Unknown(text)
     try:
@@ -153,7 +172,7 @@ def builtin(name: str, arguments: list[Value], text: str) -> Value:
     if name in ("tuple", "list", "set", "frozenset") and not arguments:
         return function() if function else Unknown(text)
     if name in ("tuple", "list", "len") and len(arguments) == 1 and isinstance(arguments[0], (tuple, list)):
-        return {"tuple": tuple, "list": list, "len": len}[name](arguments[0])
+        return _BUILTINS[name](arguments[0])
     if name == "map" or function is None or not _plain(*arguments):
         return Unknown(text)
     try:

@@ -11,11 +11,12 @@ from fnmatch import fnmatch
 
 from forkwheel.errors import UsageError
 from forkwheel.gates.cpp_graph import CppGraph
+from forkwheel.gates.cuda_gates import Export
 from forkwheel.gates.interpret import Interpreter, imported
 from forkwheel.gates.model import Entry, Gate, Layer, Step
 from forkwheel.gates.modules import Module
 from forkwheel.gates.objects import Bound, ClassRef, FunctionRef, Instance, Scope
-from forkwheel.gates.python_gates import functions_of
+from forkwheel.gates.syntax import functions_of
 from forkwheel.gates.values import Unknown, Value
 
 _MOST = 20000  # functions followed
@@ -35,10 +36,12 @@ class Found:
 class Paths:
     """Orders gates by how they are reached from the entries."""
 
-    def __init__(self, interpreter: Interpreter, graph: CppGraph) -> None:
+    def __init__(self, interpreter: Interpreter, graph: CppGraph, exports: Iterable[Export]) -> None:
         self.interpreter = interpreter
         self.graph = graph
-        self.exports = graph.exports()
+        self.exports: dict[str, list[Export]] = {}
+        for export in exports:
+            self.exports.setdefault(export.name, []).append(export)
         self.reached: dict[str, int] = {}  # Python functions, by key
         self.variables: dict[tuple[str, str, str], int] = {}  # root, path, name
         self.foreign: dict[tuple[str, str, str, int], int] = {}  # functions of C++
@@ -82,8 +85,9 @@ class Paths:
         return known[qualified]
 
     def _cross(self, name: str, distance: int) -> None:
-        for file, function in self.exports.get(name, ()):
-            for node, calls in self.graph.reach(file, function).items():
+        for export in self.exports.get(name, ()):
+            file = self.graph.files[(export.root, export.path)]
+            for node, calls in self.graph.reach(file, export.function).items():
                 self.foreign[node] = min(distance + calls, self.foreign.get(node, distance + calls))
 
     def _variable(self, module: Module, name: str, distance: int) -> Iterator[FunctionRef]:
@@ -99,7 +103,9 @@ class Paths:
                     yield from self._variable(inner, other, distance + 1)
 
     def _uses(self, function: FunctionRef) -> Found:
-        scope = Scope(function.module, self.interpreter.parameters(function), function.outer, function.owner, function.key)
+        scope = Scope(
+            function.module, self.interpreter.parameters(function), function.outer, function.owner, function.key
+        )
         for node in _own(function.node):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 scope.names.update({n: self.interpreter.dotted(t) for n, t in imported(function.module, node)})
@@ -144,7 +150,10 @@ class Paths:
         for _ in range(8):
             bindings = module.bindings.get(name)
             if not bindings:
-                star = next((s for s in map(self.interpreter.modules.by_name.get, module.stars) if s and name in s.bindings), None)
+                star = next(
+                    (s for s in map(self.interpreter.modules.by_name.get, module.stars) if s and name in s.bindings),
+                    None,
+                )
                 if star is None:
                     return None
                 module = star
@@ -191,8 +200,8 @@ class Paths:
         if gate.kind in ("preprocessor", "host"):
             return min((d for node, d in self.foreign.items() if self._holds(node, gate)), default=None)
         if gate.symbol.endswith(":"):
-            key = (gate.place.root, gate.place.path)
-            return min((self.variables[(*key, name)] for name in gate.guarded if (*key, name) in self.variables), default=None)
+            keys = [(gate.place.root, gate.place.path, name) for name in gate.guarded]
+            return min((self.variables[key] for key in keys if key in self.variables), default=None)
         return self.reached.get(gate.symbol)
 
     def _holds(self, node: tuple[str, str, str, int], gate: Gate) -> bool:

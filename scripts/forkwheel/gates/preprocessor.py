@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from forkwheel.gates import c_expressions
 from forkwheel.gates.arch import Arch, macros
@@ -15,7 +16,9 @@ _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|//(?:\\\n|[^\n
 _DEFINE = re.compile(r"\s*([A-Za-z_]\w*)(\(?)[ \t]*(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 # Of these it is known that a CUDA compiler on Linux does not define them.
-_ABSENT = re.compile(r"__CUDA_ARCH_\w+__|__CUDA_ARCH_FEAT_\w+|__HIP\w*|USE_ROCM|\w*_ROCM\b|_WIN32|_MSC_VER|__MUSA_ARCH__|__CUDACC_RTC__")
+_ABSENT = re.compile(
+    r"__CUDA_ARCH_\w+__|__CUDA_ARCH_FEAT_\w+|__HIP\w*|USE_ROCM|\w*_ROCM\b|_WIN32|_MSC_VER|__MUSA_ARCH__|__CUDACC_RTC__"
+)
 
 
 @dataclass
@@ -119,7 +122,7 @@ class Macros:
 
     def evaluate(self, text: str) -> Value:
         """Evaluate a condition for every architecture."""
-        return varying(c_expressions.decide(text, lambda name, i=i: self._lookup(name, i)) for i in range(len(self.archs)))
+        return varying(c_expressions.decide(text, partial(self._lookup, position=i)) for i in range(len(self.archs)))
 
     def _lookup(self, name: str, position: int) -> Value:
         is_test = name.startswith("defined ")
@@ -136,7 +139,11 @@ class Macros:
         return None
 
     def _tested(self, value: Value, macro: str) -> Value:
-        return Unknown(f"defined({macro})") if isinstance(value, Unknown) and value.text == f"{macro}?" else value is not None
+        return (
+            Unknown(f"defined({macro})")
+            if isinstance(value, Unknown) and value.text == f"{macro}?"
+            else value is not None
+        )
 
     def branch_values(self, conditional: Conditional) -> list[Value]:
         """Return each branch's own condition; an ``#else`` is True."""
@@ -183,9 +190,7 @@ class Macros:
         """Evaluate a macro's replacement; an empty one counts as defined."""
         if not text:
             return 1
-        return varying(
-            c_expressions.evaluate(text, lambda name, i=i: self._lookup(name, i)) for i in range(len(self.archs))
-        )
+        return varying(c_expressions.evaluate(text, partial(self._lookup, position=i)) for i in range(len(self.archs)))
 
 
 def agree(tables: list[dict[str, Value]]) -> dict[str, Value]:

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from forkwheel.gates.arch import KNOWN_MAJORS, KNOWN_NUMBERS, Arch
+from forkwheel.gates.arch import Arch
 from forkwheel.gates.discover import discover
-from forkwheel.gates.interpret import Interpreter, Live
+from forkwheel.gates.frame import Live
+from forkwheel.gates.interpret import Interpreter
+from forkwheel.gates.lists import declared_list
 from forkwheel.gates.model import DEPENDS, NO, YES, Gate, Place
 from forkwheel.gates.modules import Module, Modules
-from forkwheel.gates.objects import Bound, ClassRef, FunctionRef, Instance, Partial, Scope
-from forkwheel.gates.values import Unknown, Value, Varying, holds_unknown, lift, negate, per_arch, same, truth
+from forkwheel.gates.objects import Bound, ClassRef, FunctionRef, Partial, Scope
+from forkwheel.gates.syntax import (
+    bound_names,
+    called_names,
+    expressions_in,
+    functions_of,
+    given_arguments,
+    is_way_out,
+    outcome_of,
+)
+from forkwheel.gates.values import (
+    Unknown,
+    Value,
+    Varying,
+    holds_unknown,
+    is_raised,
+    is_single,
+    lift,
+    negate,
+    per_arch,
+    same,
+    truth,
+)
 
-_DECLARES = re.compile(r"capabilit|compute_cap|major_versions|supported_arch|supported_sm|_ccs$")
 _LOGIC = (ast.Compare, ast.BoolOp)
 _ROUNDS = 3
 
@@ -105,8 +126,7 @@ class Recorder:
         self.interpreter.body(node, inner, function.key, visitor=self.visit)
 
     def _again(self, key: str) -> None:
-        module_name, _, qualified = key.partition(":")
-        module = self.interpreter.modules.by_name.get(module_name)
+        module = self.interpreter.modules.by_name.get(key.partition(":")[0])
         if module is None:
             return
         for function in functions_of(module):
@@ -120,15 +140,17 @@ class Recorder:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self._function(FunctionRef(scope.module, node, f"{scope.key}.{node.name}", scope.owner, scope), scope)
         elif isinstance(node, (ast.If, ast.While)):
-            refuses = isinstance(node, ast.If) and _refuses(node.body) and not node.orelse
-            guarded = tuple(sorted(_stored(node) | _called(node)))
-            holds = _outcome(node)
+            refuses = isinstance(node, ast.If) and is_way_out(node.body) and not node.orelse
+            guarded = tuple(sorted(bound_names(node) | called_names(node)))
+            holds = outcome_of(node)
             self.scan(node.test, scope, scope.key, test=True, refuses=refuses, holds=holds, guarded=guarded)
         elif isinstance(node, ast.Assert):
             self.scan(node.test, scope, scope.key, test=True, holds="an assertion")
         else:
-            stored = tuple(sorted(_stored(node)))
-            holds = "a result" if isinstance(node, ast.Return) else f"the value of {', '.join(stored)}" if stored else ""
+            stored = tuple(sorted(bound_names(node)))
+            holds = (
+                "a result" if isinstance(node, ast.Return) else f"the value of {', '.join(stored)}" if stored else ""
+            )
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.expr):
                     self.scan(child, scope, scope.key, holds=holds, guarded=stored)
@@ -156,12 +178,28 @@ class Recorder:
             self._lists(node, scope, symbol)
             if holds.startswith("the value") and self._alias(node, value, scope, symbol, guarded):
                 return
-        for child in _inner(node):
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            self._filters(node, scope, symbol, guarded)
+        for child in expressions_in(node):
             if isinstance(node, (ast.BoolOp, ast.UnaryOp)) and self._is_open(child, scope):
                 continue
             is_test = isinstance(node, ast.IfExp) and child is node.test
-            is_test = is_test or isinstance(node, (ast.BoolOp, ast.UnaryOp)) or (isinstance(node, ast.comprehension))
+            is_test = is_test or isinstance(node, (ast.BoolOp, ast.UnaryOp))
             self.scan(child, scope, symbol, test=is_test, holds=holds or "a choice of a value", guarded=guarded)
+
+    def _filters(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope, symbol: str, guarded: tuple[str, ...]
+    ) -> None:
+        """Look at the conditions of a comprehension over a collection that holds one architecture."""
+        for generator in node.generators:
+            source = self.interpreter.evaluate(generator.iter, scope)
+            if not isinstance(source, Varying) or not all(is_single(each) for each in source.values):
+                continue
+            inner = Scope(scope.module, {}, scope, scope.owner, scope.key, scope.depth)
+            item = lift(lambda items: next(iter(items)), source)
+            self.interpreter.assign(generator.target, item, inner)
+            for test in generator.ifs:
+                self.scan(test, inner, symbol, test=True, holds="a filter", guarded=guarded)
 
     def _alias(self, node: ast.expr, value: Value, scope: Scope, symbol: str, guarded: tuple[str, ...]) -> bool:
         """Record a definition of a predicate: something that is called later and then differs."""
@@ -176,7 +214,11 @@ class Recorder:
         return isinstance(value, Varying)
 
     def _is_condition(self, node: ast.expr, value: Varying, test: bool, scope: Scope) -> bool:
-        decided = [each for each in lift(truth, value).values if not _is_raised(each)] if self._differs(lift(truth, value)) else []
+        decided = (
+            [each for each in lift(truth, value).values if not is_raised(each)]
+            if self._differs(lift(truth, value))
+            else []
+        )
         if not decided or all(same(decided[0], each) for each in decided[1:]):
             return False
         if all(isinstance(truth(each), Unknown) for each in value.values):
@@ -262,95 +304,13 @@ class Recorder:
         plain = function.function if isinstance(function, Bound) else function
         if not isinstance(plain, FunctionRef):
             return
-        for name, argument in _arguments(plain, node, bound=isinstance(function, Bound)):
+        for name, argument in given_arguments(plain, node, bound=isinstance(function, Bound)):
             collection = self.interpreter.evaluate(argument, scope)
-            looked_for = self.interpreter.memberships.get((plain.key, name)) or self._declared(name, collection)
+            looked_for = self.interpreter.memberships.get((plain.key, name)) or declared_list(
+                name, collection, self.interpreter.archs
+            )
             if looked_for is None or not isinstance(collection, (list, tuple, set, frozenset, dict)):
                 continue
             states = tuple(each in collection for each in looked_for.values)
             if self._differs(Varying(states)):
                 self._keep(argument, argument, scope, symbol, "list", states, (), f"{plain.key.partition(':')[2]}", ())
-
-    def _declared(self, name: str, collection: Value) -> Varying | None:
-        if not _DECLARES.search(name) or not isinstance(collection, (list, tuple, set, frozenset)) or not collection:
-            return None
-        archs = self.interpreter.archs
-        if all(type(item) is int and item in KNOWN_NUMBERS for item in collection):
-            return Varying(tuple(arch.number for arch in archs))
-        if "major" in name and all(type(item) is int and item in KNOWN_MAJORS for item in collection):
-            return Varying(tuple(arch.major for arch in archs))
-        return None
-
-
-def _is_raised(value: Value) -> bool:
-    """Tell whether an architecture does not get this far, because something raised before."""
-    return isinstance(value, Unknown) and "raised in " in value.text
-
-
-def functions_of(module: Module) -> Iterator[FunctionRef]:
-    """Yield the functions and methods of a module that are not nested in a function."""
-    for node in ast.walk(module.tree) if module.tree.body else ():
-        if isinstance(node, ast.ClassDef):
-            owner = ClassRef(module, node)
-            for child in node.body:
-                if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    yield FunctionRef(module, child, f"{module.name}:{node.name}.{child.name}", owner=owner)
-    for bindings in module.bindings.values():
-        for binding in bindings:
-            if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                yield FunctionRef(module, binding.node, f"{module.name}:{binding.node.name}")
-
-
-def _arguments(function: FunctionRef, node: ast.Call, *, bound: bool) -> Iterator[tuple[str, ast.expr]]:
-    spec = function.node.args
-    parameters = [parameter.arg for parameter in [*spec.posonlyargs, *spec.args]][1 if bound else 0 :]
-    yield from zip(parameters, node.args, strict=False)
-    for keyword in node.keywords:
-        if keyword.arg:
-            yield keyword.arg, keyword.value
-
-
-def _inner(node: ast.expr) -> Iterator[ast.expr]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.keyword):
-            yield child.value
-        elif isinstance(child, ast.expr) and not isinstance(child, ast.Lambda):
-            yield child
-
-
-def _stored(node: ast.AST) -> set[str]:
-    """Return the names and attributes that a statement binds."""
-    stored = set()
-    for child in ast.walk(node):
-        if isinstance(child, (ast.Name, ast.Attribute)) and isinstance(child.ctx, ast.Store):
-            stored.add(child.id if isinstance(child, ast.Name) else child.attr)
-    return stored
-
-
-def _called(node: ast.AST) -> set[str]:
-    """Return the names of what a statement calls."""
-    heads = [child.func for child in ast.walk(node) if isinstance(child, ast.Call)]
-    return {head.attr if isinstance(head, ast.Attribute) else getattr(head, "id", "") for head in heads} - {""}
-
-
-def _refuses(body: list[ast.stmt]) -> bool:
-    """Tell whether a branch is a way out: it raises, or returns nothing, False or an empty value."""
-    last = body[-1]
-    if isinstance(last, ast.Raise):
-        return True
-    if not isinstance(last, ast.Return) or len(body) > 2:
-        return False
-    value = last.value
-    if value is None or (isinstance(value, ast.Constant) and not value.value):
-        return True
-    return isinstance(value, (ast.Dict, ast.List, ast.Tuple)) and not (value.keys if isinstance(value, ast.Dict) else value.elts)
-
-
-def _outcome(node: ast.If | ast.While) -> str:
-    last = node.body[-1]
-    if isinstance(last, ast.Raise):
-        return "an error"
-    if isinstance(last, ast.Return):
-        return "an early return"
-    stored = sorted(_stored(ast.Module(body=node.body, type_ignores=[])))
-    return f"a branch that sets {', '.join(stored[:3])}" if stored else "a branch"

@@ -30,7 +30,9 @@ def load_settings(file: Path) -> Settings:
     top = read_toml(file)
     number = top.integer("format", default=FORMAT, minimum=1)
     if number > FORMAT:
-        top.fail(f"format {number} is newer than {FORMAT}, the newest known", key="format", hint="use a newer forkwheel")
+        top.fail(
+            f"format {number} is newer than {FORMAT}, the newest known", key="format", hint="use a newer forkwheel"
+        )
     references = _references(top)
     settings = Settings(
         references=references,
@@ -82,5 +84,7 @@ def parse_entry(text: str) -> Entry:
     """Read ``package.module:function`` or ``package.module:function@NAME`` from the command line."""
     symbol, _, concerns = text.partition("@")
     if ":" not in symbol:
-        raise UsageError(f"{text!r} is no entry", hint="write it as package.module:Class.function, with @NAME to narrow it")
+        raise UsageError(
+            f"{text!r} is no entry", hint="write it as package.module:Class.function, with @NAME to narrow it"
+        )
     return Entry(symbol, concerns or None)

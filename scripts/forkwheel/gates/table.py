@@ -17,9 +17,11 @@ SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def path_rows(audit: Audit, verdict: Verdict) -> list[tuple[str, ...]]:
     """Return a row for each gate on the path that is closed, or that differs."""
     expected = {id(step): expectation.reason for step, expectation in verdict.expected}
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for step in audit.path:
-        if not step.gate.differs(audit.target, audit.references) and not step.gate.closed(audit.target, audit.references):
+        if not step.gate.differs(audit.target, audit.references) and not step.gate.closed(
+            audit.target, audit.references
+        ):
             continue
         state = state_of(step, audit)
         if id(step) in expected:
@@ -27,7 +29,15 @@ def path_rows(audit: Audit, verdict: Verdict) -> list[tuple[str, ...]]:
         gate = step.gate
         beside = "; ".join(gate.others)
         rows.append(
-            (step.layer, str(gate.place), short(gate.condition), " ".join(gate.admitted), state, gate.holds, short(beside, 160))
+            (
+                step.layer,
+                str(gate.place),
+                short(gate.condition),
+                " ".join(gate.admitted),
+                state,
+                gate.holds,
+                short(beside, 160),
+            )
         )
     return rows
 
@@ -68,7 +78,10 @@ def to_sarif(audit: Audit, verdict: Verdict) -> dict[str, Any]:
     """Write the closed gates on the path as errors, and the other differing gates as notes."""
     unexpected = {id(step.gate) for step in verdict.unexpected}
     layers = {id(step.gate): step.layer for step in audit.path}
-    results = [_result(gate, audit, level="error" if id(gate) in unexpected else "note", layers=layers) for gate in audit.differing]
+    results = [
+        _result(gate, audit, level="error" if id(gate) in unexpected else "note", layers=layers)
+        for gate in audit.differing
+    ]
     return {
         "$schema": SARIF_SCHEMA,
         "version": "2.1.0",

@@ -138,3 +138,13 @@ def join(a: Value, b: Value, *, text: str) -> Value:
     if (b is None or isinstance(b, Unknown)) and isinstance(a, Varying):
         return a
     return lift(lambda x, y: x if same(x, y) else Unknown(text), a, b)
+
+
+def is_single(value: Value) -> bool:
+    """Tell whether a value is a collection of one item."""
+    return isinstance(value, (list, tuple, set, frozenset)) and len(value) == 1
+
+
+def is_raised(value: Value) -> bool:
+    """Tell whether an architecture does not get this far, because something raised before."""
+    return isinstance(value, Unknown) and "raised in " in value.text

@@ -58,7 +58,13 @@ def bench_cases(setting: Setting) -> tuple[dict[str, Any], ...]:
     variants = {name: values[0] for name, values in operation.variants if name != "shot"}
     return tuple(
         {"operation": operation.name, "pattern": pattern.name, "dtype": bench.dtype, "tokens": tokens}
-        | {"hidden": hidden, "shots": list(bench.shots), "outputs": list(pattern.outputs), **variants}
+        | {
+            "hidden": hidden,
+            "shots": list(bench.shots),
+            "others": list(bench.others),
+            "outputs": list(pattern.outputs),
+            **variants,
+        }
         for hidden in bench.hidden
         for tokens in bench.tokens
     )

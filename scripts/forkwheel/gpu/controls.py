@@ -35,9 +35,9 @@ def run_controls(setting: Setting, report: Report, *, stock: Path | None, prebui
     if "passing" in wanted:
         take(_noop(setting, wanted["passing"]))
         take(_stopped(setting, wanted["passing"]))
-    if "limit" in wanted:
-        check = _one(setting, wanted["limit"], settings={"forced": True}, limits=_QUICK)
-        take(_expect("the known limit of the kernels is one", check, ()))
+    for name in (name for name in wanted if name.startswith("limit")):
+        check = _one(setting, wanted[name], settings={"forced": True}, limits=_QUICK)
+        take(_expect(f"{name} is one", check, ()))
     if stock is None:
         take(skipped("control: the stock wheel fails", "no --stock-wheel was given"))
     else:
@@ -88,6 +88,7 @@ def _lost_stores(setting: Setting) -> Check:
 def _one(setting: Setting, wanted: Mapping[str, Any], **options: Any) -> Check:
     """Run one case and return it as a check."""
     operation, case = case_of(setting.plan, wanted)
+    case |= {"calls": wanted.get("calls", case["calls"])}
     world_size = min(setting.worlds)
     judged = run_cases(setting, operation, world_size, (case,), **{"settings": {}} | options)
     return _as_check(judged[0])

@@ -50,7 +50,7 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Bench:
-    """What is timed: one operation's pattern, apart for each of ``shots``."""
+    """What is timed: one operation's pattern, apart for each of ``shots``, and the ``others`` beside it."""
 
     operation: str
     pattern: str
@@ -58,6 +58,7 @@ class Bench:
     tokens: tuple[int, ...]
     hidden: tuple[int, ...]
     shots: tuple[str, ...]
+    others: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -258,6 +259,7 @@ def _bench(section: Section) -> Bench:
         tokens=tuple(sorted(_integers(section, "tokens"))),
         hidden=_integers(section, "hidden"),
         shots=section.strings("shots"),
+        others=section.strings("others"),
     )
     section.finish()
     return bench

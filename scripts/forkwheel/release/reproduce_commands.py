@@ -92,12 +92,13 @@ def _report(results: tuple[Reproduced, ...], agreed: tuple[Agreement, ...], cons
     if console.json_mode:
         console.data(_document(results, agreed))
     console.table(("wheel", "result", "sha256"), [(one.wheel, one.verdict, one.rebuilt) for one in results])
-    different = [one for one in results if one.differences]
+    different = [result for result in results if result.differences]
     if different:
-        one = different[0]
-        first = one.differences[0]
+        worst = different[0]
+        first = worst.differences[0]
         raise VerificationError(
-            f"{one.wheel} is not what a rebuild gives ({one.rebuilt}, not {one.expected}): {first.kind} {first.member}",
+            f"{worst.wheel} is not what a rebuild gives ({worst.rebuilt}, not {worst.expected}): "
+            f"{first.kind} {first.member}",
             hint="every difference is listed above; the wheel was changed, or the build depends on this machine",
         )
     return 0

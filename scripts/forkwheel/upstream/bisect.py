@@ -10,7 +10,7 @@ from forkwheel.patching.judge import ALREADY_APPLIED
 from forkwheel.patching.series import Series
 from forkwheel.tree import Tree
 from forkwheel.upstream.history import History
-from forkwheel.upstream.verdict import APPLIES, JudgedPatch, judge_series
+from forkwheel.upstream.verdict import APPLIES, JudgedPatch, changed_paths, judge_series
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,7 @@ def trace(series: Series, base: Tree, history: History, *, first: str, last: str
     only as many as a bisection needs: a patch that upstream took and later undid is searched
     from the end.
     """
-    paths = {
-        path for patch in series.patches for file in patch.files for path in (file.old_path, file.new_path) if path
-    }
-    commits = [first, *history.between(first, last, sorted(paths))]
+    commits = [first, *history.between(first, last, changed_paths(series))]
     judged: dict[int, tuple[JudgedPatch, ...]] = {}
 
     def at(index: int, patch: int) -> JudgedPatch:

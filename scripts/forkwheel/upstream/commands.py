@@ -14,13 +14,12 @@ from forkwheel.fetch import FetchContext, parse_mirrors
 from forkwheel.patching.names import printable
 from forkwheel.patching.series import Series, load_series
 from forkwheel.recipe import GitSource, Package, Recipe, find_recipe, load_recipe
-from forkwheel.sources import source_tree
 from forkwheel.store import Store
 from forkwheel.upstream.bisect import Event, trace
 from forkwheel.upstream.bisect import document as trace_document
 from forkwheel.upstream.history import open_history
 from forkwheel.upstream.matrix import SCHEMA, Column, cell, courses, document, judge_revisions, needs_work
-from forkwheel.upstream.revisions import expand
+from forkwheel.upstream.revisions import base_tree, expand
 
 
 def register(commands: Commands) -> None:
@@ -79,13 +78,6 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     return PatchError.exit_code if any(map(needs_work, columns)) else 0
 
 
-def base_tree(package: Package, context: FetchContext):  # type: ignore[no-untyped-def]
-    """Return the tree that a package's series is made for; files of the index are quicker to have than git."""
-    kinds = [source.kind for source in package.sources]
-    kind = next((kind for kind in ("sdist", "wheel") if kind in kinds), None)
-    return source_tree(package, context=context, kind=kind).tree
-
-
 def _package(recipe: Recipe, name: str | None) -> Package:
     patched = [package for package in recipe.packages if package.series is not None]
     if name is not None:
@@ -125,14 +117,8 @@ def _show_matrix(package: Package, series: Series, columns: Sequence[Column], co
     names = [patch.name.removesuffix(".patch") for patch in series.patches]
     console.table((package.name, *names), rows, title=f"series for {package.name} {package.version}")
     summary = [
-        (
-            course.patch,
-            course.applied_until or "-",
-            course.changed_in or "-",
-            course.taken_in or "-",
-            course.header or "-",
-        )
-        for course in courses(series, columns)
+        tuple(text or "-" for text in (item.patch, item.applied_until, item.changed_in, item.taken_in, item.header))
+        for item in courses(series, columns)
     ]
     console.table(("patch", "applies until", "changed in", "content taken in", "header"), summary, title="patches")
 

@@ -86,6 +86,19 @@ class History:
                 hint="give revisions of one history",
             ) from error
 
+    def submodules(self, commit: str) -> dict[str, str]:
+        """Map the path of each submodule, relative to the repository, to its commit."""
+        found = {}
+        for record in self._git("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")[:-1]:
+            head, _, name = record.partition(b"\t")
+            if head.split()[1] == b"commit":
+                found[decode(name)] = head.split()[2].decode()
+        return found
+
+    def epoch(self, commit: str) -> int:
+        """Return a commit's date, in seconds since 1970."""
+        return int(self._git("show", "--no-patch", "--format=%ct", commit))
+
     def first_release(self, commit: str) -> str | None:
         """Return the tag of the lowest final version that holds a commit, or None."""
         found: list[tuple[Version, str]] = []

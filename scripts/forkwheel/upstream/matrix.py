@@ -15,7 +15,7 @@ from forkwheel.recipe import Package
 from forkwheel.tree import Tree
 from forkwheel.upstream.files import Files
 from forkwheel.upstream.revisions import open_revision
-from forkwheel.upstream.verdict import APPLIES, GONE, JudgedFile, JudgedPatch, judge_series
+from forkwheel.upstream.verdict import APPLIES, GONE, JudgedFile, JudgedPatch, changed_paths, judge_series
 
 SCHEMA = 1
 
@@ -55,8 +55,7 @@ def judge_revisions(
     repository: str | None = None,
 ) -> tuple[Column, ...]:
     """Judge a series against each revision that ``--to`` names."""
-    wanted = [path for patch in series.patches for file in patch.files for path in (file.old_path, file.new_path)]
-    paths = list(dict.fromkeys(path for path in wanted if path is not None))
+    paths = changed_paths(series)
 
     def judge(text: str) -> Column:
         revision = open_revision(text, package, wanted=paths, context=context, repository=repository)
@@ -81,9 +80,8 @@ def check_project(series: Series, files: Files, *, name: str) -> None:
 
 def courses(series: Series, columns: Sequence[Column]) -> tuple[Course, ...]:
     """Tell for each patch how far it applies, and where upstream took it."""
-    return tuple(
-        _course(patch.name, [(c.revision, c.patches[i]) for c in columns]) for i, patch in enumerate(series.patches)
-    )
+    rows = [[(column.revision, judged) for judged in column.patches] for column in columns]
+    return tuple(_course(patch.name, [row[number] for row in rows]) for number, patch in enumerate(series.patches))
 
 
 def _course(name: str, row: Sequence[tuple[str, JudgedPatch]]) -> Course:

@@ -14,6 +14,8 @@ from forkwheel.errors import FetchError, UsageError
 from forkwheel.fetch import FetchContext
 from forkwheel.fetch.index import cached_archive
 from forkwheel.recipe import FileSource, Package
+from forkwheel.sources import source_tree
+from forkwheel.tree import Tree
 from forkwheel.upstream.archives import open_archive
 from forkwheel.upstream.files import Files
 from forkwheel.upstream.history import open_history
@@ -29,6 +31,13 @@ class Revision:
     name: str
     version: str | None
     files: Files
+
+
+def base_tree(package: Package, context: FetchContext) -> Tree:
+    """Return the tree that a package's series is made for; files of the index are quicker to have than git."""
+    kinds = [source.kind for source in package.sources]
+    kind = next((kind for kind in ("sdist", "wheel") if kind in kinds), None)
+    return source_tree(package, context=context, kind=kind).tree
 
 
 def expand(specifications: Sequence[str], package: Package, *, context: FetchContext) -> list[str]:

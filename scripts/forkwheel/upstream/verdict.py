@@ -86,6 +86,12 @@ def judge_series(series: Series, base: Tree, new: Files, *, version: str | None)
     return tuple(judged)
 
 
+def changed_paths(series: Series) -> list[str]:
+    """List every path that a series changes, by its old and its new name."""
+    files = [file for patch in series.patches for file in patch.files]
+    return sorted({path for file in files for path in (file.old_path, file.new_path) if path is not None})
+
+
 def expired_by(patch: Patch, version: str | None) -> str | None:
     """Return the header's field and release that make the patch needless at ``version``, or None."""
     if version is None:
@@ -119,7 +125,7 @@ def _judge_file(patch: FilePatch, before: Overlay, after: Layer) -> JudgedFile:
         return _judge_content(patch, old, after, patch.old_path)
     if patch.operation == DELETE:
         return _whole(patch, ALREADY_APPLIED, "the file that the patch deletes is gone")
-    if patch.operation == RENAME and patch.new_path in after:
+    if patch.operation == RENAME and patch.path in after:
         return _judge_renamed(patch, old, after)
     targets = moved_to(patch.old_path, old.content, before=before, after=after)
     if not targets:

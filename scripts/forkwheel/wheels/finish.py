@@ -49,7 +49,6 @@ def finish_wheel(
     """
     with _as_build_errors(package, dest):
         members, dist_info = _read(raw, package=package, version=version)
-        path = dest / raw.name
         return assemble(
             members,
             dist_info=dist_info,
@@ -57,7 +56,7 @@ def finish_wheel(
             version=version,
             requires=requires,
             records=records,
-            path=path,
+            path=dest / raw.name,
         )
 
 

@@ -1,0 +1,191 @@
+"""The sections on what was checked: gates, kernel census, smoke and bench. What was not run is said plainly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from forkwheel.release.page.chart import charts
+from forkwheel.release.page.markup import Content, Html, absent, mark, section, table, tag
+from forkwheel.release.page.record import Record, Report
+
+_SHOWN = 40
+
+
+def gates(report: Report) -> Html:
+    """Return the section on the gates, before and after the series."""
+    records = report.of("audit")
+    if not records:
+        name = report.wheels.recipe
+        how = f"`forkwheel audit --recipe {name} --json > {name}.audit.json`, beside the manifest, adds it."
+        return section("gates", "Gates before and after", absent("There is no audit of the gates.", how))
+    return section("gates", "Gates before and after", *(part for record in records for part in _audit(record)))
+
+
+def _audit(record: Record) -> list[Content]:
+    document = record.document
+    before, after = document.get("before"), document.get("after")
+    content: list[Content] = [_head(record)]
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        rows = [
+            [name, len(part["gates"]), len(part["path"]), _closed(part)]
+            for name, part in (("before", before), ("after", after))
+        ]
+        columns = ("the series", "gates found", "on the path", "closed on the path")
+        content.append(table(f"Gates for {after['target']}", columns, rows, numbers=(1, 2, 3)))
+    changes = document.get("difference") or []
+    if changes:
+        rows = [[one["change"], one["layer"], one["place"], tag("code", one["condition"])] for one in changes]
+        content.append(table("What the series changes", ("gate", "layer", "place", "condition"), rows))
+    return content
+
+
+def _closed(audit: Mapping[str, Any]) -> int:
+    target, references = audit["target"], audit["references"]
+    count = 0
+    for step in audit["path"]:
+        admits = audit["gates"][step["gate"]]["admits"]
+        if step["counts"] and admits.get(target) == "no" and any(admits.get(one) != "no" for one in references):
+            count += 1
+    return count
+
+
+def census(report: Report) -> Html:
+    """Return the section on the kernels, before and after the series."""
+    title = "Kernel census before and after"
+    records = report.of("census")
+    if not records:
+        return section(
+            "census", title, absent("There is no kernel census.", "`forkwheel kernels` takes one of what it compiles.")
+        )
+    return section("census", title, *(part for record in records for part in _census(record)))
+
+
+def _census(record: Record) -> list[Content]:
+    document = record.document
+    content: list[Content] = [_head(record)]
+    changes = document.get("changes")
+    if changes is None:
+        content.append(absent("Nothing here says what the kernels were before.", "`forkwheel census --against` does."))
+    else:
+        rows = [[one["family"], one["what"], one["before"], one["after"]] for one in changes]
+        content.append(
+            table(
+                f"What changed, in {len(document.get('changed_kernels', ()))} kernels",
+                ("family", "what", "before", "after"),
+                rows,
+            )
+        )
+    rows = [_family(name, family) for name, family in document["families"].items()]
+    columns = ("family", "kernels", "instructions", "registers", "shared", "stack", "spill", "wait", "launch")
+    content.append(table(f"Kernels for {', '.join(document['targets'])}", columns, rows, numbers=range(1, 9)))
+    return content
+
+
+def _family(name: str, family: Mapping[str, Any]) -> list[Content]:
+    spans = [_span(family[key]) for key in ("instructions", "registers", "shared", "stack")]
+    counts = [f"{family[key]}/{family['kernels']}" for key in ("spilling", "waiting", "launching")]
+    return [name, family["kernels"], *spans, *counts]
+
+
+def _span(limits: Sequence[int]) -> str:
+    low, high = limits
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def smoke(report: Report) -> Html:
+    """Return the section on the smoke checks and their controls."""
+    records = [*report.of("smoke"), *report.of("controls")]
+    if not records:
+        return section(
+            "smoke",
+            "Smoke checks",
+            absent("Nothing was run on a GPU.", "`nox -s smoke` runs the checks, on the target's GPU."),
+        )
+    return section("smoke", "Smoke checks", *(part for record in records for part in _smoke(record)))
+
+
+def _smoke(record: Record) -> list[Content]:
+    document = record.document
+    checks: list[Mapping[str, Any]] = list(document.get("checks") or ())
+    failed = [check for check in checks if check["status"] == "FAIL"]
+    skipped = Counter(check["detail"] for check in checks if check["status"] == "SKIP")
+    passed = [check for check in checks if check["status"] == "PASS"]
+    counts = ", ".join(f"{number} {status}" for status, number in (document.get("counts") or {}).items())
+    content: list[Content] = [_head(record), tag("p", f"{counts}. {_machine(document)}")]
+    content += [tag("p", f"Not run: {', '.join(document['not_run'])}.")] if document.get("not_run") else []
+    if failed:
+        rows = [[check["name"], check["detail"]] for check in failed]
+        content.append(table("Checks that failed", ("check", "what is wrong"), rows))
+    if skipped:
+        rows = [[reason, number] for reason, number in skipped.most_common(_SHOWN)]
+        content.append(table("Checks that could not run here", ("reason", "checks"), rows, numbers=(1,)))
+    if passed:
+        rows = [[check["name"], check["detail"]] for check in passed]
+        summary = tag("summary", f"The {len(passed)} checks that passed")
+        content.append(tag("details", summary, table("Checks that passed", ("check", "result"), rows)))
+    return content
+
+
+def _machine(document: Mapping[str, Any]) -> str:
+    gpu, cuda = document.get("gpu") or {}, document.get("cuda") or {}
+    parts = [
+        f"{gpu.get('count')} x {gpu.get('name')}" if gpu else "",
+        f"driver {document['driver']}" if "driver" in document else "",
+        f"torch {document['torch']} (CUDA {cuda.get('torch')})" if "torch" in document else "",
+    ]
+    return ", ".join(part for part in parts if part) + "."
+
+
+def bench(report: Report) -> Html:
+    """Return the section on the bench, with its plot."""
+    records = report.of("bench")
+    if not records:
+        return section(
+            "bench", "Bench", absent("Nothing was timed.", "`nox -s bench` times the fusion on this machine's GPUs.")
+        )
+    return section("bench", "Bench", *(part for record in records for part in _bench(record)))
+
+
+def _bench(record: Record) -> list[Content]:
+    document = record.document
+    content: list[Content] = [_head(record)]
+    content += [tag("p", mark("FAIL"), f" {failure}") for failure in document.get("failures") or ()]
+    if document.get("advice"):
+        content.append(tag("p", tag("strong", "Advice: "), document["advice"]["line"]))
+    if not document.get("points"):
+        return [*content, absent("Nothing could be compared.", "So there is no plot.")]
+    rows = [_point(point) for point in document["points"]]
+    columns = ("ranks", "hidden", "tokens", "fused, us", "otherwise, us", "ratio", "wins")
+    content.append(tag("div", *charts(document), class_="charts"))
+    caption = f"Microseconds for a call, {document.get('dtype')}: the best of each kind"
+    content.append(table(caption, columns, rows, numbers=range(7)))
+    return content
+
+
+def _point(point: Mapping[str, Any]) -> list[Content]:
+    best, other = (min(point[kind].items(), key=lambda item: float(item[1]["median"])) for kind in ("fused", "others"))
+    cells = [f"{timing['median']:.1f} ({name})" for name, timing in (best, other)]
+    sizes = [point["world_size"], point["hidden"], point["tokens"]]
+    return [*sizes, *cells, f"{point['ratio']:.2f}", "yes" if point["wins"] else "no"]
+
+
+def _head(record: Record) -> Html:
+    """Say which record this is, what it ran on, when, and whether it is about these wheels."""
+    document = record.document
+    said = [str(document[name]) for name in ("statement", "date") if document.get(name)]
+    stale = " It ran other wheels than these: it says nothing of them." if record.current is False else ""
+    verdict: list[Content] = [mark("STALE") if record.current is False else verdict_of(record), " "]
+    return tag("p", *verdict, tag("span", f"{record.file}: ", class_="quiet"), "; ".join(said) or record.kind, stale)
+
+
+def verdict_of(record: Record) -> Html:
+    """Return a record's verdict as a mark; one that states none but its failures is told by these."""
+    document = record.document
+    if "verdict" in document:
+        return mark(str(document["verdict"]))
+    failed = bool(document.get("failures")) or any(
+        one.get("change") == "newly closed" for one in document.get("difference") or ()
+    )
+    return mark("FAIL" if failed else "RECORDED")

@@ -1,0 +1,167 @@
+"""The sections on what a set is made of: pins, patches, hashes, and how to build, verify and install it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from forkwheel.patching.series import Patch
+from forkwheel.recipe import GitSource, Source
+from forkwheel.release.page.markup import Content, Html, block, code, joined, section, table, tag
+from forkwheel.release.page.record import Part, Report
+
+
+def day(epoch: int) -> str:
+    """Return a date, in UTC."""
+    return datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%d")
+
+
+def pins(report: Report) -> Html:
+    """Return the section on the pins."""
+    rows: list[list[Content]] = []
+    for part in report.parts:
+        entry = part.entry
+        for source in part.carried.package.sources:
+            rows.append([entry["name"], entry["upstream_version"], day(entry["epoch"]), source.kind, _pin(source)])
+            if isinstance(source, GitSource):
+                rows += [["", "", "", source_path.path, code(source_path.commit)] for source_path in source.submodules]
+    inputs = [
+        [item["name"], item["version"], part.entry["name"], joined((code(one) for one in item["hashes"]), " ")]
+        for part in report.parts
+        for item in part.entry["inputs"]
+    ]
+    text = "Any of a package's sources gives the same tree. The date is that of the pinned commit; every file in the "
+    return section(
+        "pins",
+        "Pins",
+        tag("p", text + "wheel carries it."),
+        table("Sources", ("package", "upstream", "date", "kind", "pin"), rows),
+        tag(
+            "details",
+            tag("summary", f"Build requirements ({len(inputs)}), with the hashes of every file that may be installed"),
+            table("Build requirements", ("name", "version", "for", "sha256"), inputs),
+        ),
+    )
+
+
+def _pin(source: Source) -> Html:
+    if isinstance(source, GitSource):
+        parts: list[Content] = [source.url, tag("br"), code(source.commit)]
+        if source.tag:
+            parts.append(f" (tag {source.tag})")
+        return joined(parts)
+    return joined([source.filename, tag("br"), code(source.sha256)])
+
+
+def patches(report: Report) -> Html:
+    """Return the section on the patches: each with its reason and its diff."""
+    content: list[Content] = []
+    for part in report.parts:
+        count = len(part.series.patches)
+        content.append(tag("h3", f"{part.entry['name']} {part.entry['upstream_version']}: {count} patches, in order"))
+        for patch in part.series.patches:
+            content.append(_patch(patch))
+        if part.entry["requires"]:
+            changed = "; ".join(f"{old} becomes =={new}" for old, new in sorted(part.entry["requires"].items()))
+            content.append(tag("p", f"Beside the patches, a requirement is rewritten: {changed}."))
+    return section("patches", "Patches", *content)
+
+
+def _patch(patch: Patch) -> Html:
+    header = patch.header
+    first, *rest = header.description.splitlines() or [""]
+    files = ", ".join(file.path for file in patch.files)
+    upstream = header.applied_commit or ""
+    if header.applied_upstream is not None:
+        upstream = f"{header.applied_upstream} {upstream}".strip()
+    facts = [
+        ("changes", files),
+        ("origin", header.origin),
+        ("forwarded", header.forwarded),
+        ("taken upstream in", upstream or "not known to be"),
+        ("to be dropped after", str(header.drop_after or "not stated")),
+        ("requires", ", ".join(header.requires) or "nothing"),
+        ("last changed", header.last_update.isoformat()),
+        ("sha256", code(patch.sha256)),
+    ]
+    reason = " ".join(line.strip() for line in rest)
+    return tag(
+        "article",
+        tag("h3", patch.name),
+        tag("p", tag("strong", _sentence(first))),
+        tag("p", reason),
+        tag("dl", *(joined([tag("dt", name), tag("dd", value)]) for name, value in facts)),
+        tag("details", tag("summary", "The diff"), _diff(patch), open="open"),
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _diff(patch: Patch) -> Html:
+    lines = patch.diff.decode("utf-8", "backslashreplace").split("\n")
+    spans = [tag("span", line or " ", class_=_kind(line)) for line in (lines[:-1] if lines[-1] == "" else lines)]
+    return tag("pre", tag("code", *spans), class_="diff", tabindex=0, role="region", aria_label=f"Diff of {patch.name}")
+
+
+def _kind(line: str) -> str:
+    if line.startswith(("--- ", "+++ ", "diff ", "index ", "rename ", "new file", "deleted file")):
+        return "file"
+    return {"@": "hunk", "+": "add", "-": "remove"}.get(line[:1], "same")
+
+
+def hashes(report: Report) -> Html:
+    """Return the section on the wheels and their hashes."""
+    rows = [
+        [wheel.filename, f"{wheel.size / 1e6:.1f} MB", code(wheel.sha256), code(wheel.key)]
+        for wheel in report.wheels.wheels
+    ]
+    patched = [
+        [path, part.entry["name"], code(digest or "deleted")]
+        for part in report.parts
+        for path, digest in sorted(part.entry["patched_files"].items())
+    ]
+    return section(
+        "hashes",
+        "Wheels and hashes",
+        table("Wheels", ("wheel", "size", "sha256", "build key"), rows, numbers=(1,)),
+        table("Files that differ from upstream's, after the patches", ("file", "package", "sha256"), patched),
+    )
+
+
+def again(report: Report) -> Html:
+    """Return the section on how to reproduce, verify and install."""
+    name, first = report.wheels.recipe, report.wheels.wheels[0].filename
+    rebuild = f"forkwheel reproduce {first}\nforkwheel reproduce {name}.manifest.json\n"
+    signed = f" --allowed-signers FILE   # also says who signed {name}.provenance.json" if report.signed else ""
+    return section(
+        "reproduce",
+        "Reproduce, verify, install",
+        tag("p", "Each wheel carries the recipe, pins, patches and locks that it was built from. On any Linux box with "
+            "Python 3.10 to 3.13 and forkwheel, these build it again with no cache, and compare every byte:"),
+        block(rebuild, label="Commands to reproduce"),
+        tag("p", "Wheels, manifest, provenance and install files are checked against one another by:"),
+        block(f"forkwheel verify DIR{signed}\nsha256sum -c SHA256SUMS\n", label="Commands to verify"),
+        tag("p", "Install the wheels first, by hash and without dependencies; then the dependencies, held to these "
+            "versions:"),
+        block("\n".join(_install(report)) + "\n", label="Commands to install"),
+    )  # fmt: skip
+
+
+def _install(report: Report) -> Iterator[str]:
+    name = report.wheels.recipe
+    packages = " ".join(_names(report))
+    yield f"pip install --no-deps --require-hashes --index-url OUR_INDEX -r {name}.requirements.txt"
+    yield f"pip install -c {name}.constraints.txt {packages}"
+
+
+def _names(report: Report) -> list[str]:
+    needed: set[Any] = {part.entry["name"] for part in report.parts}
+    return sorted(needed)
+
+
+def parts_line(part: Part) -> str:
+    """Name a package and its versions in a line."""
+    return f"{part.entry['name']} {part.entry['version']}"
