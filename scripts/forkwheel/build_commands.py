@@ -10,7 +10,7 @@ from pathlib import Path
 
 from forkwheel.cli import Commands
 from forkwheel.console import Console
-from forkwheel.cuda.jit_cache import clear_after_build
+from forkwheel.cuda.jit_cache import clear_after_build, readable_size
 from forkwheel.errors import VerificationError
 from forkwheel.explain import explanation_rows
 from forkwheel.fetch import FetchContext, parse_mirrors
@@ -95,9 +95,8 @@ def _explain(plans: tuple[Plan, ...], previous: dict[str, object] | None, consol
     explained = explanation_rows(plans, previous)
     console.data({"schema": 1, "packages": [item.document() for item in explained]}) if console.json_mode else None
     for item in explained:
-        console.table(
-            ("part", "value", item.against, ""), item.rows, title=f"{item.package} {item.version}  key {item.key}"
-        )
+        console.line(item.summary())
+        console.table(("part", "value", "changed from"), item.short_rows())
     return 0
 
 
@@ -119,7 +118,7 @@ def _report_development(shop: Workshop, plans: tuple[Plan, ...], console: Consol
 
 
 def _clear_jit_caches(shop: Workshop, built: tuple[Built, ...]) -> None:
-    for item in built:
+    for item in (item for item in built if not item.reused):
         clear_after_build(
             item.plan.package,
             recipe=shop.recipe,
@@ -137,17 +136,23 @@ def _summary(shop: Workshop, built: tuple[Built, ...], console: Console) -> None
             console.bind(item.plan.label).info(f"key {key} is unchanged: nothing was built")
     if console.json_mode:
         console.data(manifest(shop.recipe, built))
+    _wheel_table(built, console)
+
+
+def _wheel_table(built: tuple[Built, ...], console: Console) -> None:
     rows = [
-        (item.wheel.filename, f"{item.wheel.size / 1e6:.1f} MB", item.wheel.sha256, f"{item.seconds:.1f}")
+        (item.wheel.filename, readable_size(item.wheel.size), item.wheel.sha256, f"{item.seconds:.1f}")
         for item in built
     ]
-    console.table(("wheel", "size", "sha256", "seconds"), rows)
+    if rows:
+        console.table(("wheel", "size", "sha256", "seconds"), rows)
 
 
 def _lock(options: argparse.Namespace, console: Console) -> int:
     shop = open_shop(options, console)
     result = relock(shop, kind=options.source, inputs=options.inputs, release=options.release)
     console.line(result.message, kind="done")
+    _wheel_table(result.built, console)
     if console.json_mode:
         console.data({"schema": 1, "revision": result.revision, "changed": result.changed})
     return 0

@@ -6,6 +6,7 @@ stages are shown live with their elapsed times; elsewhere each report is one pla
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -23,6 +24,7 @@ from rich.text import Text
 
 from forkwheel.errors import ForkwheelError
 
+_PLAIN_WIDTH = 1000
 _STYLES = {"info": "", "done": "green", "warning": "yellow", "error": "bold red", "hint": "cyan"}
 
 
@@ -78,8 +80,10 @@ class Console:
             table.add_row(*(Text(printable(str(cell))) for cell in row))
         if self._rich.is_terminal:
             self._rich.print(table)
-        else:
-            RichConsole(file=self._output, highlight=False, width=400).print(table)
+            return
+        plain = io.StringIO()
+        RichConsole(file=plain, highlight=False, width=_PLAIN_WIDTH).print(table)
+        self.text("\n".join(line.rstrip() for line in plain.getvalue().splitlines()))
 
     def data(self, document: Any) -> None:
         """Write one JSON document to standard output."""

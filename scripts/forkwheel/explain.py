@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +14,28 @@ from forkwheel.plan import Plan
 class Explanation:
     """A package's key, part by part, against the lock or the last build.
 
-    ``rows`` are (part, value, the other's value, ``changed`` or nothing).
+    ``against`` is None where there is nothing to compare with. ``rows`` are (part, value, the
+    other's value, ``changed`` or nothing).
     """
 
     package: str
     version: str
     key: str
-    against: str
+    against: str | None
     rows: tuple[tuple[str, str, str, str], ...]
+
+    def summary(self) -> str:
+        """Say in one line whether the key changed, and in what."""
+        head = f"{self.package} {self.version}: key {self.key}"
+        if self.against is None:
+            return f"{head}; there is neither a lock nor an earlier build to compare with"
+        changed = [part for part, _, _, mark in self.rows if mark]
+        return f"{head}; against the {self.against}: " + (f"changed: {', '.join(changed)}" if changed else "unchanged")
+
+    def short_rows(self) -> list[tuple[str, str, str]]:
+        """Return (part, value, the other's value where it differs), the changed ones first, digests cut short."""
+        rows = [(part, _short(value), _short(other) if mark else "") for part, value, other, mark in self.rows]
+        return sorted(rows, key=lambda row: not row[2])
 
     def document(self) -> dict[str, Any]:
         """Return the explanation for JSON."""
@@ -34,6 +49,10 @@ class Explanation:
                 for part, value, other, mark in self.rows
             ],
         }
+
+
+def _short(value: str) -> str:
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1", value)
 
 
 def explanation_rows(plans: tuple[Plan, ...], previous: Mapping[str, Any] | None) -> tuple[Explanation, ...]:
@@ -50,7 +69,8 @@ def _last_parts(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str,
 
 
 def _explanation(plan: Plan, last: Mapping[str, str] | None) -> Explanation:
-    against, other = "nothing: neither lock nor earlier build", None
+    against: str | None = None
+    other: dict[str, str] | None = None
     if plan.locked is not None:
         against, other = f"lock of {plan.locked.version}", dict(plan.locked.parts)
     elif last is not None:

@@ -68,10 +68,12 @@ def _write_beside(manifest_file: Path, document: dict[str, Any]) -> list[Path]:
 
 
 def _sums(dist: Path) -> str:
-    """List every wheel and manifest of the folder, of all recipes, in the form that sha256sum checks."""
+    """List every wheel and record but the observed one, of all recipes, in the form that sha256sum checks."""
     listed: set[str] = set()
     for file in dist.glob("*.manifest.json"):
-        listed |= {file.name, *_wheel_names(file)}
+        name = file.name.removesuffix(".manifest.json")
+        beside = (provenance.SUFFIX, "requirements.txt", "constraints.txt")
+        listed |= {file.name, *_wheel_names(file), *(f"{name}.{suffix}" for suffix in beside)}
     return "".join(f"{sha256_file(dist / name)}  {name}\n" for name in sorted(listed) if (dist / name).is_file())
 
 

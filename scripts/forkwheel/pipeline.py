@@ -80,7 +80,13 @@ def plan_all(shop: Workshop, *, kind: str | None = None, revision: int | None = 
 
 
 def build_all(shop: Workshop, plans: tuple[Plan, ...]) -> tuple[Built, ...]:
-    """Build the wheels of all plans side by side; what was built before is taken from the cache."""
+    """Build the wheels of all plans side by side; what was built before is taken from the cache.
+
+    Every series is checked before the first wheel is built.
+    """
+    for plan in plans:
+        if not _slot(shop, plan).exists():
+            check_series(plan.series, plan.source.tree)
     with ThreadPoolExecutor(max_workers=min(len(plans), _AT_ONCE)) as pool:
         futures = [pool.submit(_built, shop, plan) for plan in plans]
     return tuple(future.result() for future in futures)
@@ -88,7 +94,7 @@ def build_all(shop: Workshop, plans: tuple[Plan, ...]) -> tuple[Built, ...]:
 
 def _built(shop: Workshop, plan: Plan) -> Built:
     started = time.monotonic()
-    slot = shop.store.path("wheels", plan.key.digest, plan.version)
+    slot = _slot(shop, plan)
     with shop.store.lock(f"wheel-{plan.key.digest}", waiting=lambda: shop.log(plan).info("waiting for another build")):
         reused = _read_slot(slot)
         if reused is None:
@@ -98,6 +104,10 @@ def _built(shop: Workshop, plan: Plan) -> Built:
     wheel, changes = found
     _check_lock(plan, wheel)
     return Built(plan, wheel, changes, reused is not None, time.monotonic() - started)
+
+
+def _slot(shop: Workshop, plan: Plan) -> Path:
+    return shop.store.path("wheels", plan.key.digest, plan.version)
 
 
 def _make(shop: Workshop, plan: Plan, slot: Path) -> None:

@@ -21,12 +21,14 @@ from forkwheel.toml_file import Section, read_toml
 
 FORMAT = 1
 SOURCE_KINDS = ("git", "sdist", "wheel")
+ANY_TARGET = "any"
+"""The target of a recipe whose packages have nothing to do with a GPU."""
 
 _COMMIT = r"[0-9a-f]{40}"
 _SHA256 = r"[0-9a-f]{64}"
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _LOCAL = r"[a-z](?:[a-z0-9]*)"
-_TARGET = r"sm_[1-9][0-9]{1,2}[af]?"
+_TARGET = r"sm_[1-9][0-9]{1,2}[af]?|any"
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,9 @@ def find_recipe(name_or_path: str, *, recipes: Path) -> Path:
         if candidate.is_file():
             return candidate.resolve()
     known = ", ".join(sorted(file.parent.name for file in recipes.glob("*/recipe.toml"))) or "none"
-    raise UsageError(f"there is no recipe {name_or_path!r}", hint=f"known recipes: {known}; or give a path")
+    raise UsageError(
+        f"there is no recipe {name_or_path!r}", hint=f"recipes in {recipes.absolute()}: {known}; or give a path"
+    )
 
 
 def load_recipe(file: Path) -> Recipe:
@@ -225,7 +229,7 @@ def load_recipe(file: Path) -> Recipe:
         name=name,
         local=head.string("local", pattern=_LOCAL, what="one lower-case word of letters and digits"),
         revision=head.integer("revision"),
-        target=head.string("target", pattern=_TARGET, what="a target such as sm_120a"),
+        target=head.string("target", default=ANY_TARGET, pattern=_TARGET, what="a target such as sm_120a, or any"),
         summary=head.string("summary", default=""),
         packages=tuple(packages),
         file=file,

@@ -27,6 +27,7 @@ class Relocked:
     revision: int
     changed: bool
     message: str
+    built: tuple[Built, ...] = ()
 
 
 def relock(shop: Workshop, *, kind: str | None, inputs: bool, release: bool) -> Relocked:
@@ -48,10 +49,12 @@ def relock(shop: Workshop, *, kind: str | None, inputs: bool, release: bool) -> 
     plans = tuple(replace(plan, locked=None) for plan in plans)
     built = build_all(shop, plans)
     revision = Revision(number, release, tuple(_locked(item) for item in built))
+    rewritten = shop.lock.revision(number) is not None
     shop.lock.with_revision(revision).write()
     if number != shop.recipe.revision:
         _write_revision(shop.recipe, number)
-    return Relocked(number, True, f"{shop.lock.file}: wrote revision {number} of {shop.recipe.name}")
+    what = "rewrote, as it was not released," if rewritten else "wrote"
+    return Relocked(number, True, f"{shop.lock.file}: {what} revision {number} of {shop.recipe.name}", built)
 
 
 def _choose_inputs(shop: Workshop, *, kind: str | None) -> Workshop:

@@ -67,7 +67,7 @@ def test_a_requirement_is_spelled_for_pip_with_every_hash() -> None:
 
 
 def test_a_package_that_the_lock_lacks_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"inputs.lock.toml: package 'other' is not in the inputs' lock"):
+    with pytest.raises(RecipeError, match=r"inputs.lock.toml does not list the build requirements of 'other'"):
         load_inputs(write(tmp_path, lock_text(PARTS))).of("other")
 
 

@@ -104,7 +104,7 @@ FAULTS = {
         "full commit",
     ),
     "bad sha256": (f'one_pkg-1.2.3.tar.gz"\nsha256 = "{SHA}"', 'one_pkg-1.2.3.tar.gz"\nsha256 = "abc"', 41, "SHA-256"),
-    "bad target": ('target = "sm_120a"', 'target = "12.0"', 5, "target such as sm_120a"),
+    "bad target": ('target = "sm_120a"', 'target = "12.0"', 5, "a target such as sm_120a, or any"),
     "missing series": ('series = "patches"', 'series = "elsewhere"', 11, "series 'elsewhere' does not exist"),
     "bad kind": ('kind = "sdist"\nfilename = "two', 'kind = "zip"\nfilename = "two', 50, "one of git, sdist, wheel"),
     "local version": ('version = "2.0"', 'version = "2.0+x"', 45, "not a normalised public version"),

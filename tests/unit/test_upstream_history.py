@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,9 @@ from forkwheel.console import Console
 from forkwheel.errors import ForkwheelError, UsageError
 from forkwheel.fetch import FetchContext
 from forkwheel.patching.git import run_git
-from forkwheel.recipe import GitSource
 from forkwheel.store import Store
 from forkwheel.upstream.bisect import first_where, trace
-from forkwheel.upstream.history import History, open_history
+from forkwheel.upstream.history import History, fetched_history, open_history
 
 _WHO = {f"GIT_{role}_{key}": "someone@localhost" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
 
@@ -145,9 +143,7 @@ def test_files_are_those_of_the_subdirectory(upstream: Upstream) -> None:
 
 
 def context(folder: Path, *, offline: bool = False) -> FetchContext:
-    return FetchContext(
-        store=Store(folder / "cache"), log=Console(stream=io.StringIO()).bind("demo"), offline=offline
-    )
+    return FetchContext(store=Store(folder / "cache"), log=Console(stream=io.StringIO()).bind("demo"), offline=offline)
 
 
 def test_a_package_without_a_repository_is_one_error(tmp_path: Path) -> None:
@@ -157,16 +153,20 @@ def test_a_package_without_a_repository_is_one_error(tmp_path: Path) -> None:
         open_history(PACKAGE.sources, repository=str(tmp_path), context=context(tmp_path))
 
 
-def test_a_remote_history_is_fetched_once_and_found_offline(upstream: Upstream, tmp_path: Path) -> None:
-    commit = upstream.commit(LINES, tag="v1.0")
+def test_a_remote_history_is_fetched_into_the_cache(upstream: Upstream, tmp_path: Path) -> None:
+    old = upstream.commit(LINES, tag="v1.0")
     url = f"file://{upstream.folder}"
-    source = GitSource(url, commit, "v1.0", "python", ())
-    package = replace(PACKAGE, sources=(source,))
-    assert open_history(package.sources, repository=None, context=context(tmp_path)).commit("v1.0") == commit
+    fetched = fetched_history(url, context(tmp_path))
+    new = upstream.commit(LINES + b"more\n")
+
+    assert History(fetched, shown="cached").commit("v1.0") == old
+    assert fetched_history(url, context(tmp_path, offline=True)) == fetched
+    with pytest.raises(UsageError):
+        History(fetched, shown="cached").commit(new)
+    fetched_history(url, context(tmp_path))
+    assert History(fetched, shown="cached").commit(new) == new
 
 
 def test_an_unknown_remote_history_is_one_error_offline(tmp_path: Path) -> None:
     with pytest.raises(ForkwheelError, match="not in the cache"):
-        open_history(
-            PACKAGE.sources, repository="https://localhost/none.git", context=context(tmp_path, offline=True)
-        )
+        open_history(PACKAGE.sources, repository="https://localhost/none.git", context=context(tmp_path, offline=True))

@@ -34,10 +34,10 @@ def one(judged: tuple[JudgedPatch, ...]) -> str:
     return str(judged[0].files[0].hunks[0].verdict)
 
 
-INSERTION = (
-    b"--- a/f.txt\n+++ b/f.txt\n@@ -7,6 +7,7 @@\n line 7\n line 8\n line 9\n+import sm120\n line 10\n line 11\n line 12\n"
+INSERTION = b"--- a/f.txt\n+++ b/f.txt\n@@ -7,6 +7,7 @@\n line 7\n line 8\n line 9\n+import sm120\n line 10\n line 11\n line 12\n"
+REMOVAL = (
+    b"--- a/f.txt\n+++ b/f.txt\n@@ -7,7 +7,6 @@\n line 7\n line 8\n line 9\n-line 10\n line 11\n line 12\n line 13\n"
 )
-REMOVAL = b"--- a/f.txt\n+++ b/f.txt\n@@ -7,7 +7,6 @@\n line 7\n line 8\n line 9\n-line 10\n line 11\n line 12\n line 13\n"
 REMOVAL_AT_END = b"--- a/f.txt\n+++ b/f.txt\n@@ -16,5 +16,3 @@\n line 16\n line 17\n line 18\n-line 19\n-line 20\n"
 
 
@@ -140,9 +140,7 @@ MODE = b"diff --git a/f.txt b/f.txt\nold mode 100644\nnew mode 100755\n"
         (MODE, {"f.txt": LINES}, {"f.txt": LINES}, "clean"),
     ],
 )
-def test_whole_files(
-    tmp_path: Path, diff: bytes, base: dict[str, bytes], new: dict[str, bytes], verdict: str
-) -> None:
+def test_whole_files(tmp_path: Path, diff: bytes, base: dict[str, bytes], new: dict[str, bytes], verdict: str) -> None:
     assert str(judge(tmp_path, diff, base, new)[0].files[0]) == verdict
 
 

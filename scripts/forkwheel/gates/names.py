@@ -20,6 +20,7 @@ from forkwheel.gates.objects import (
     ModuleRef,
     Scope,
 )
+from forkwheel.gates.syntax import functions_of
 from forkwheel.gates.values import Unknown, Value, Varying, join, lift
 
 _ENUMS = frozenset({"Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"})
@@ -38,6 +39,7 @@ class Names(ABC):
         self._attributes: dict[tuple[ast.ClassDef, str], Value] = {}
         self._running: set[object] = set()
         self.cuts = 0  # evaluations that were cut short, whose results are not kept
+        self._functions: dict[Module, tuple[FunctionRef, ...]] = {}
         self._stores: dict[ast.AST, frozenset[str]] = {}
         self._members: dict[ast.ClassDef, dict[str, ast.stmt]] = {}
         self._hot_lines: dict[str, list[int]] = {}
@@ -269,6 +271,12 @@ class Names(ABC):
             attributes = (child for child in ast.walk(node) if isinstance(child, ast.Attribute))
             self._stores[node] = frozenset(each.attr for each in attributes if isinstance(each.ctx, ast.Store))
         return self._stores[node]
+
+    def functions_of(self, module: Module) -> tuple[FunctionRef, ...]:
+        """Return the functions and methods of a module that are not nested in a function."""
+        if module not in self._functions:
+            self._functions[module] = functions_of(module)
+        return self._functions[module]
 
     def is_hot(self, node: ast.AST, module: Module) -> bool:
         """Tell whether a node's lines mention anything that may depend on the architecture."""

@@ -16,7 +16,6 @@ from forkwheel.gates.interpret import Interpreter, imported
 from forkwheel.gates.model import Entry, Gate, Layer, Step
 from forkwheel.gates.modules import Module
 from forkwheel.gates.objects import Bound, ClassRef, FunctionRef, Instance, Scope
-from forkwheel.gates.syntax import functions_of
 from forkwheel.gates.values import Unknown, Value
 
 _MOST = 20000  # functions followed
@@ -75,7 +74,7 @@ class Paths:
                 f"entry {entry.symbol!r}: there is no module {module_name}",
                 hint=f"like it: {', '.join(near)}" if near else "write it as package.module:function",
             )
-        known = {function.key.partition(":")[2]: function for function in functions_of(module)}
+        known = {function.key.partition(":")[2]: function for function in self.interpreter.functions_of(module)}
         if qualified not in known:
             near = difflib.get_close_matches(qualified, known, n=3)
             raise UsageError(

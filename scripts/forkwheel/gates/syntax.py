@@ -9,18 +9,20 @@ from forkwheel.gates.modules import Module
 from forkwheel.gates.objects import ClassRef, FunctionRef
 
 
-def functions_of(module: Module) -> Iterator[FunctionRef]:
-    """Yield the functions and methods of a module that are not nested in a function."""
-    for node in ast.walk(module.tree) if module.tree.body else ():
+def functions_of(module: Module) -> tuple[FunctionRef, ...]:
+    """Return the functions and methods of a module that are not nested in a function."""
+    found = []
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.ClassDef):
             owner = ClassRef(module, node)
             for child in node.body:
                 if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    yield FunctionRef(module, child, f"{module.name}:{node.name}.{child.name}", owner=owner)
+                    found.append(FunctionRef(module, child, f"{module.name}:{node.name}.{child.name}", owner=owner))
     for bindings in module.bindings.values():
         for binding in bindings:
             if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                yield FunctionRef(module, binding.node, f"{module.name}:{binding.node.name}")
+                found.append(FunctionRef(module, binding.node, f"{module.name}:{binding.node.name}"))
+    return tuple(found)
 
 
 def given_arguments(function: FunctionRef, node: ast.Call, *, bound: bool) -> Iterator[tuple[str, ast.expr]]:

@@ -24,7 +24,7 @@ from forkwheel.toml_file import Section, read_toml
 FORMAT = 1
 FILENAME = "inputs.lock.toml"
 
-_HINT = "write the lock anew; of this file only `constraints` are edited by hand"
+_HINT = "run `nox -s lock -- --recipe RECIPE --inputs`; of this file only `constraints` are edited by hand"
 _COMMENT = "# The build requirements, pinned. Written by forkwheel: edit `constraints` alone.\n"
 
 
@@ -80,7 +80,8 @@ class Inputs:
         for part in self.parts:
             if canonicalize_name(part.package) == canonicalize_name(package_name):
                 return part
-        raise RecipeError(f"{self.file}: package {package_name!r} is not in the inputs' lock", hint=_HINT)
+        state = "does not list" if self.file.exists() else "does not exist yet, so it does not list"
+        raise RecipeError(f"{self.file} {state} the build requirements of {package_name!r}", hint=_HINT)
 
     def of(self, package_name: str) -> tuple[LockedRequirement, ...]:
         """Return one package's requirements; raise RecipeError where the lock has none."""

@@ -167,10 +167,10 @@ def open_history(sources: Sequence[object], *, repository: str | None, context: 
         if not (folder / "HEAD").exists() and not (folder / ".git").exists():
             raise UsageError(f"{mask(url)} is no git repository", hint="give a clone's folder, or its URL")
         return History(folder, shown=mask(url), subdirectory=subdirectory)
-    return History(_fetched(url, context), shown=mask(url), subdirectory=subdirectory)
+    return History(fetched_history(url, context), shown=mask(url), subdirectory=subdirectory)
 
 
-def _fetched(url: str, context: FetchContext) -> Path:
+def fetched_history(url: str, context: FetchContext) -> Path:
     """Have the whole history of a remote in the cache, as new as the remote is now."""
     target = context.store.path("git", f"history-{sha256(url.encode()).hexdigest()[:40]}.git")
     with context.store.lock(f"history-{target.name}"):

@@ -19,7 +19,11 @@ from forkwheel.wheels.archive import Member, archive
 from forkwheel.wheels.metadata import fields, rewrite_requirements
 from forkwheel.wheels.record import WheelName, check_record, open_wheel, read_members, write_record
 
-_HINT = "the build backend made a wheel that the recipe does not describe; see its log beside the wheel"
+_HINT = "the build backend made a wheel that the recipe does not describe"
+_VERSION_HINT = (
+    "set the version where the project states it: with `substitute` or `generated` in the recipe, or in "
+    "`environment` where the backend takes it from a variable"
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def _read(raw: Path, *, package: Package, version: str) -> tuple[list[Member], s
     """Read the raw wheel without its RECORD, checked row by row, and find its .dist-info folder."""
     name = WheelName.parse(raw.name)
     if name.name != canonicalize_name(package.name) or name.version != Version(version):
-        raise BuildError(f"the backend built {raw.name}, not {package.name} {version}", hint=_HINT)
+        raise BuildError(f"the backend built {raw.name}, not {package.name} {version}", hint=_VERSION_HINT)
     with open_wheel(raw) as opened:
         members = read_members(opened)
     contents = {member.name: member.content for member in members}
@@ -136,7 +140,7 @@ def _check_own_version(members: Sequence[Member], *, package: Package, version: 
     member = max(found, key=lambda candidate: len(candidate.name))
     own = _assigned(member.content, "__version__", file=member.name)
     if own != version:
-        raise BuildError(f"{member.name} says __version__ = {own!r}, not {version!r}", hint=_HINT)
+        raise BuildError(f"{member.name} says __version__ = {own!r}, not {version!r}", hint=_VERSION_HINT)
 
 
 def _assigned(source: bytes, name: str, *, file: str) -> object:

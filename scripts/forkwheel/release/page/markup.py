@@ -49,27 +49,44 @@ def joined(parts: Iterable[Content], separator: str = "") -> Html:
 def table(
     caption: str, columns: Sequence[str], rows: Iterable[Sequence[Content]], *, numbers: Sequence[int] = ()
 ) -> Html:
-    """Return a table that scrolls by itself where it is too wide; the first column heads its row.
+    """Return a table whose first column heads its rows; where it is too wide it scrolls, or on a phone is stacked.
 
-    ``numbers`` are the columns whose cells are numbers, by position.
+    ``numbers`` are the columns whose cells are numbers, by position. The roles are stated
+    because a stacked table is none to some browsers otherwise.
     """
-    head = tag("tr", *(tag("th", column, scope="col", **_class(at, numbers)) for at, column in enumerate(columns)))
+    head = tag(
+        "tr", *(_cell("th", name, at, numbers, role="columnheader") for at, name in enumerate(columns)), role="row"
+    )
     body = [
         tag(
             "tr",
             *(
-                tag("th" if at == 0 else "td", cell, **({"scope": "row"} if at == 0 else {}), **_class(at, numbers))
+                _cell(
+                    "td" if at else "th", cell, at, numbers, role="cell" if at else "rowheader", data_label=columns[at]
+                )
                 for at, cell in enumerate(row)
             ),
+            role="row",
         )
         for row in rows
     ]
-    made = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))
+    made = tag(
+        "table",
+        tag("caption", caption),
+        tag("thead", head, role="rowgroup"),
+        tag("tbody", *body, role="rowgroup"),
+        role="table",
+        class_="figures" if len(numbers) > 3 else "texts",
+    )
     return tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
-def _class(at: int, numbers: Sequence[int]) -> dict[str, str]:
-    return {"class_": "number"} if at in numbers else {}
+def _cell(name: str, content: Content, at: int, numbers: Sequence[int], **attributes: str) -> Html:
+    if name == "th":
+        attributes["scope"] = "row" if "data_label" in attributes else "col"
+    if at in numbers:
+        attributes["class_"] = "number"
+    return tag(name, content, **attributes)
 
 
 def section(name: str, title: str, *content: Content) -> Html:
@@ -89,7 +106,7 @@ def block(text: str, *, label: str) -> Html:
 
 def mark(status: str) -> Html:
     """Return a verdict, told by its word and by its colour."""
-    kind = {"PASS": "pass", "FAIL": "fail"}.get(status, "open")
+    kind = {"PASS": "pass", "FAIL": "fail", "RECORDED": "note"}.get(status, "note" if status.isdigit() else "open")
     return tag("strong", status, class_=f"mark {kind}")
 
 

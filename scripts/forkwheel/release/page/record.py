@@ -78,8 +78,9 @@ def _records(wheels: WheelSet, evidence: Path) -> Iterator[Record]:
             yield Record(file.name, kind, document, _is_about(document, ours))
     for file in sorted(evidence.rglob("*.json")):
         document = read_record(file)
-        if document is not None and (kind := _kind(document, file)) is not None:
-            yield Record(f"evidence/{file.relative_to(evidence)}", kind, document, _is_about(document, ours))
+        named = _kind(document, file) if document is not None else None
+        if document is not None and named is not None:
+            yield Record(f"evidence/{file.relative_to(evidence)}", named, document, _is_about(document, ours))
 
 
 def _kind(document: Mapping[str, Any], file: Path) -> str | None:

@@ -28,17 +28,21 @@ def _audit(record: Record) -> list[Content]:
     before, after = document.get("before"), document.get("after")
     content: list[Content] = [_head(record)]
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        rows = [
+        rows: list[list[Content]] = [
             [name, len(part["gates"]), len(part["path"]), _closed(part)]
             for name, part in (("before", before), ("after", after))
         ]
-        columns = ("the series", "gates found", "on the path", "closed on the path")
-        content.append(table(f"Gates for {after['target']}", columns, rows, numbers=(1, 2, 3)))
+        head = ("the series", "gates found", "on the path", "closed on the path")
+        content.append(table(f"Gates for {after['target']}", head, rows, numbers=(1, 2, 3)))
     changes = document.get("difference") or []
     if changes:
-        rows = [[one["change"], one["layer"], one["place"], tag("code", one["condition"])] for one in changes]
-        content.append(table("What the series changes", ("gate", "layer", "place", "condition"), rows))
+        columns = ("gate", "layer", "place", "condition")
+        content.append(table("What the series changes", columns, map(_change, changes)))
     return content
+
+
+def _change(one: Mapping[str, Any]) -> list[Content]:
+    return [one["change"], one["layer"], one["place"], tag("code", one["condition"])]
 
 
 def _closed(audit: Mapping[str, Any]) -> int:
@@ -184,7 +188,8 @@ def verdict_of(record: Record) -> Html:
     """Return a record's verdict as a mark; one that states none but its failures is told by these."""
     document = record.document
     if "verdict" in document:
-        return mark(str(document["verdict"]))
+        elsewhere = f" ON {document['gpu']['architecture']}" if document.get("ran_on_target") is False else ""
+        return mark(f"{document['verdict']}{elsewhere}")
     failed = bool(document.get("failures")) or any(
         one.get("change") == "newly closed" for one in document.get("difference") or ()
     )

@@ -25,7 +25,8 @@ def pins(report: Report) -> Html:
         for source in part.carried.package.sources:
             rows.append([entry["name"], entry["upstream_version"], day(entry["epoch"]), source.kind, _pin(source)])
             if isinstance(source, GitSource):
-                rows += [["", "", "", source_path.path, code(source_path.commit)] for source_path in source.submodules]
+                about = [entry["name"], entry["upstream_version"], day(entry["epoch"])]
+                rows += [[*about, f"submodule {one.path}", code(one.commit)] for one in source.submodules]
     inputs = [
         [item["name"], item["version"], part.entry["name"], joined((code(one) for one in item["hashes"]), " ")]
         for part in report.parts
@@ -60,8 +61,11 @@ def patches(report: Report) -> Html:
     for part in report.parts:
         count = len(part.series.patches)
         content.append(tag("h3", f"{part.entry['name']} {part.entry['upstream_version']}: {count} patches, in order"))
-        for patch in part.series.patches:
-            content.append(_patch(patch))
+        if count:
+            content.append(
+                table(f"Patches of {part.entry['name']}", ("patch", "what it is for"), map(_row, part.series.patches))
+            )
+        content += [_patch(patch) for patch in part.series.patches]
         if part.entry["requires"]:
             changed = "; ".join(f"{old} becomes =={new}" for old, new in sorted(part.entry["requires"].items()))
             content.append(tag("p", f"Beside the patches, a requirement is rewritten: {changed}."))
@@ -75,12 +79,12 @@ def _patch(patch: Patch) -> Html:
     upstream = header.applied_commit or ""
     if header.applied_upstream is not None:
         upstream = f"{header.applied_upstream} {upstream}".strip()
-    facts = [
+    facts: list[tuple[str, Content]] = [
         ("changes", files),
         ("origin", header.origin),
         ("forwarded", header.forwarded),
-        ("taken upstream in", upstream or "not known to be"),
-        ("to be dropped after", str(header.drop_after or "not stated")),
+        ("upstream in", upstream or "not known"),
+        ("drop after", str(header.drop_after or "not stated")),
         ("requires", ", ".join(header.requires) or "nothing"),
         ("last changed", header.last_update.isoformat()),
         ("sha256", code(patch.sha256)),
@@ -88,12 +92,21 @@ def _patch(patch: Patch) -> Html:
     reason = " ".join(line.strip() for line in rest)
     return tag(
         "article",
-        tag("h3", patch.name),
+        tag("h4", patch.name, id_=_anchor(patch)),
         tag("p", tag("strong", _sentence(first))),
         tag("p", reason),
         tag("dl", *(joined([tag("dt", name), tag("dd", value)]) for name, value in facts)),
         tag("details", tag("summary", "The diff"), _diff(patch), open="open"),
     )
+
+
+def _row(patch: Patch) -> list[Content]:
+    description = (patch.header.description.splitlines() or [""])[0]
+    return [tag("a", patch.name, href=f"#{_anchor(patch)}"), _sentence(description)]
+
+
+def _anchor(patch: Patch) -> str:
+    return f"patch-{patch.sha256[:12]}"
 
 
 def _sentence(text: str) -> str:
@@ -114,11 +127,11 @@ def _kind(line: str) -> str:
 
 def hashes(report: Report) -> Html:
     """Return the section on the wheels and their hashes."""
-    rows = [
+    rows: list[list[Content]] = [
         [wheel.filename, f"{wheel.size / 1e6:.1f} MB", code(wheel.sha256), code(wheel.key)]
         for wheel in report.wheels.wheels
     ]
-    patched = [
+    patched: list[list[Content]] = [
         [path, part.entry["name"], code(digest or "deleted")]
         for part in report.parts
         for path, digest in sorted(part.entry["patched_files"].items())

@@ -15,7 +15,8 @@ header, main, footer { max-width: 72rem; margin: 0 auto; padding: 0 1.25rem; }
 header { padding-top: 2rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .4rem; letter-spacing: -.01em; }
 h2 { font-size: 1.35rem; margin: 3rem 0 .8rem; padding-bottom: .3rem; border-bottom: 1px solid var(--line); }
-h3 { font-size: 1.05rem; margin: 2rem 0 .4rem; overflow-wrap: anywhere; }
+h3 { font-size: 1.12rem; margin: 2rem 0 .4rem; overflow-wrap: anywhere; }
+h4 { font-size: 1rem; margin: 2.2rem 0 .4rem; overflow-wrap: anywhere; }
 p { margin: .5rem 0; max-width: 46rem; }
 a { color: var(--link); }
 a:focus-visible, summary:focus-visible, [tabindex]:focus-visible {
@@ -28,7 +29,7 @@ nav ul { display: flex; flex-wrap: wrap; gap: .25rem 1.1rem; list-style: none; p
 nav a { display: inline-block; padding: .25rem 0; }
 .mark { border: 1px solid currentColor; border-radius: .3rem; padding: 0 .4rem; font-size: .82em;
   white-space: nowrap; letter-spacing: .02em; }
-.pass { color: var(--pass); } .fail { color: var(--fail); } .open { color: var(--open); }
+.pass { color: var(--pass); } .fail { color: var(--fail); } .open { color: var(--open); } .note { color: var(--quiet); }
 .glance { display: grid; grid-template-columns: repeat(auto-fill, minmax(15rem, 1fr)); gap: .75rem; padding: 0;
   margin: 1.2rem 0 0; list-style: none; }
 .glance li { background: var(--raised); border: 1px solid var(--line); border-radius: .5rem; padding: .7rem .9rem; }
@@ -41,7 +42,7 @@ caption { text-align: left; padding: .55rem .75rem; color: var(--quiet); border-
 th, td { text-align: left; vertical-align: top; padding: .4rem .75rem; border-bottom: 1px solid var(--line); }
 tbody tr:last-child > * { border-bottom: 0; }
 thead th { background: var(--raised); white-space: nowrap; }
-tbody th { font-weight: 600; overflow-wrap: break-word; min-width: 8rem; }
+tbody th { font-weight: 600; overflow-wrap: anywhere; min-width: 9rem; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 code, pre { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: .86rem; }
 code { overflow-wrap: anywhere; }
@@ -68,13 +69,22 @@ svg text.first { fill: var(--first); stroke: none; } svg text.second { fill: var
 footer { margin-top: 3rem; padding-bottom: 3rem; color: var(--quiet); font-size: .9rem; }
 @media (max-width: 32rem) {
   header, main, footer { padding-left: .9rem; padding-right: .9rem; }
-  h1 { font-size: 1.5rem; } dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .4rem; }
-  th, td { padding: .35rem .55rem; }
+  h1 { font-size: 1.5rem; } dl { gap: .15rem .7rem; font-size: .9rem; }
+  table, caption, tbody, tr, tbody th, td { display: block; }
+  thead { position: absolute; left: -9999px; }
+  tbody tr { padding: .45rem .75rem; border-bottom: 1px solid var(--line); } tbody tr:last-child { border-bottom: 0; }
+  tbody th, td { border: 0; padding: .1rem 0; overflow-wrap: anywhere; }
+  td:empty { display: none; }
+  td::before { content: attr(data-label) ": "; color: var(--quiet); }
+  td code { min-width: 0; display: inline; }
+  .figures tr { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1rem; }
+  .figures th:not(.number) { grid-column: 1 / -1; } .figures th.number::before { content: attr(data-label) ": "; }
+  .number { text-align: left; white-space: normal; }
 }
 @media print {
   :root { --ink: #000; --quiet: #444; --paper: #fff; --raised: #fff; --line: #999; --link: #000; --pass: #000;
     --fail: #000; --open: #000; --add: #fff; --remove: #fff; --hunk: #fff; --first: #000; --second: #000; }
-  body { font-size: 10pt; } nav, .skip { display: none; } h2, h3 { break-after: avoid; }
+  body { font-size: 10pt; } nav, .skip { display: none; } h2, h3, h4 { break-after: avoid; }
   .scroll, pre { overflow: visible; } table { font-size: 8pt; } th, td { padding: .15rem .3rem; }
   .diff span, pre code { white-space: pre-wrap; overflow-wrap: anywhere; } td code { min-width: 0; }
   tr, .glance li, figure { break-inside: avoid; } thead { display: table-header-group; }
