@@ -72,6 +72,18 @@ def clear_jit_cache(session: nox.Session) -> None:
     _forkwheel(session, "clear-jit-cache")
 
 
+@_session("gpu-smoke")
+def gpu_smoke(session: nox.Session) -> None:
+    """Compile, load, run and check the all-reduce kernels on this machine's GPUs."""
+    _forkwheel(session, "smoke", "--recipe", "sm120")
+
+
+@_session("gpu-bench")
+def gpu_bench(session: nox.Session) -> None:
+    """Measure on this machine's GPUs whether the fusion is worth enabling."""
+    _forkwheel(session, "bench", "--recipe", "sm120")
+
+
 @_session("bench-pipeline")
 def bench_pipeline(session: nox.Session) -> None:
     """Compare the pipeline's speed with the hand-made way, as ratios."""

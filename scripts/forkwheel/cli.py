@@ -14,6 +14,8 @@ from forkwheel import __version__
 from forkwheel.console import Console
 from forkwheel.errors import ForkwheelError
 
+_BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
+
 # Each module has `register(commands)`: it adds its subcommands, and sets `run` on each to a
 # function of the parsed arguments and the console that returns the exit code. Modules are
 # named here rather than imported so that a command pays for no other command's imports.
@@ -21,6 +23,8 @@ _COMMANDS = {
     "build": "forkwheel.build_commands",
     "lock": "forkwheel.build_commands",
     "patches": "forkwheel.patching.commands",
+    "upstream": "forkwheel.upstream.commands",
+    "port": "forkwheel.upstream.port_commands",
     "show": "forkwheel.wheels.commands",
     "publish": "forkwheel.release.publish_commands",
     "verify": "forkwheel.release.publish_commands",
@@ -29,6 +33,8 @@ _COMMANDS = {
     "doctor": "forkwheel.doctor_commands",
     "fetch": "forkwheel.release.bundle_commands",
     "report": "forkwheel.release.page.commands",
+    "smoke": "forkwheel.gpu.commands",
+    "bench": "forkwheel.gpu.commands",
     "clear-jit-cache": "forkwheel.cuda.jit_cache_commands",
 }
 
@@ -77,4 +83,11 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> NoReturn:
     """Run the command that the process was started with, and exit."""
-    sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has gone: `forkwheel … | head`. Nothing is wrong here.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _BROKEN_PIPE
+    sys.exit(code)

@@ -56,7 +56,8 @@ def test_a_third_project_is_patched_built_and_recorded(project: Path) -> None:
     run = build(project)
     assert run.returncode == 0, run.stdout + run.stderr
     names = {file.name for file in (project / "dist").iterdir()}
-    assert names == {WHEEL, "small.manifest.json", "small.observed.json", "SHA256SUMS"}
+    records = ("manifest.json", "observed.json", "provenance.json", "requirements.txt", "constraints.txt")
+    assert names == {WHEEL, "SHA256SUMS", *(f"small.{record}" for record in records)}
     with zipfile.ZipFile(project / "dist" / WHEEL) as wheel:
         assert b"MAX_LINE_LENGTH = 120" in wheel.read("tomli_w/_writer.py")
         assert b'__version__ = "1.2.0+wide.1"' in wheel.read("tomli_w/__init__.py")

@@ -46,7 +46,8 @@ def build(dist: Path, cache: Path, *more: str, environment: dict[str, str] | Non
 
 def test_the_build_leaves_exactly_these_files(built: Built) -> None:
     names = {file.name for file in built.dist.iterdir()}
-    assert names == {FLASHINFER, SGLANG, "sm120.manifest.json", "sm120.observed.json", "SHA256SUMS"}
+    records = ("manifest.json", "observed.json", "provenance.json", "requirements.txt", "constraints.txt")
+    assert names == {FLASHINFER, SGLANG, "SHA256SUMS", *(f"sm120.{record}" for record in records)}
     subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=built.dist, check=True, capture_output=True)
     assert "warning" not in built.output
 

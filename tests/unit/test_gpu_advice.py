@@ -31,15 +31,20 @@ def test_a_collective_takes_as_long_as_its_slowest_rank():
     assert slowest([exact(3.0), exact(7.0), exact(5.0)]).median == 7.0
 
 
+def advised(found):
+    tokens, hidden = {point.tokens for point in found}, {point.hidden for point in found}
+    return advise(found, tokens=sorted(tokens), hidden=sorted(hidden))
+
+
 def test_fusion_that_wins_everywhere_is_on():
-    found = advise(points([(1, 4.0, 13.0), (16, 5.0, 14.0), (2048, 87.0, 105.0)]))
+    found = advised(points([(1, 4.0, 13.0), (16, 5.0, 14.0), (2048, 87.0, 105.0)]))
 
     assert [(item.kind, item.tokens) for item in found] == [("on", 2048)]
     assert one_line(found, TEXTS) == "2 ranks: fusion wins at every size timed (up to 2048 tokens): set the flag"
 
 
 def test_the_limit_is_the_last_token_count_before_the_first_loss():
-    found = advise(points([(1, 4.0, 13.0), (16, 5.0, 14.0), (256, 50.0, 40.0), (2048, 80.0, 105.0)]))
+    found = advised(points([(1, 4.0, 13.0), (16, 5.0, 14.0), (256, 50.0, 40.0), (2048, 80.0, 105.0)]))
 
     assert [(item.kind, item.tokens) for item in found] == [("limited", 16)]
     assert "up to 16 tokens: set the limit to 16" in one_line(found, TEXTS)
@@ -48,15 +53,23 @@ def test_the_limit_is_the_last_token_count_before_the_first_loss():
 def test_the_smallest_limit_of_all_hidden_sizes_holds():
     wide = points([(1, 4.0, 13.0), (16, 15.0, 14.0)], hidden=7168)
 
-    assert advise([*points([(1, 4.0, 13.0), (16, 5.0, 14.0)]), *wide])[0].tokens == 1
+    assert advised([*points([(1, 4.0, 13.0), (16, 5.0, 14.0)]), *wide])[0].tokens == 1
+
+
+def test_nothing_is_claimed_beyond_a_size_that_could_not_be_timed():
+    known = points([(1, 4.0, 13.0), (2048, 80.0, 105.0)])
+
+    (found,) = advise(known, tokens=[1, 16, 2048], hidden=[4096])
+
+    assert (found.kind, found.tokens) == ("limited", 1)
 
 
 def test_fusion_that_loses_at_once_stays_off_at_that_world_size():
-    found = advise([*points([(1, 4.0, 13.0)]), *points([(1, 30.0, 13.0)], world_size=4)])
+    found = advised([*points([(1, 4.0, 13.0)]), *points([(1, 30.0, 13.0)], world_size=4)])
 
     line = one_line(found, TEXTS)
     assert [item.kind for item in found] == ["on", "off"]
-    assert "4 ranks: fusion does not win at 1 token: no flag, at most 2" in line
+    assert "4 ranks: fusion does not win at the fewest tokens: no flag, at most 2" in line
     assert "\n" not in line
 
 

@@ -12,7 +12,14 @@ from forkwheel import cli
 from forkwheel.errors import NoGpuError, UsageError, VerificationError
 from forkwheel.gpu import preflight
 from forkwheel.gpu.devices import Device, Machine, find_machine
-from forkwheel.gpu.environment import Environment, InstalledWheel, find_prebuilt, find_wheels, make_environment
+from forkwheel.gpu.environment import (
+    Environment,
+    InstalledWheel,
+    find_base,
+    find_prebuilt,
+    find_wheels,
+    make_environment,
+)
 from forkwheel.gpu.plan import load_plan
 from forkwheel.recipe import load_recipe
 
@@ -213,4 +220,27 @@ def test_compiled_kernels_are_for_their_target_only(tmp_path, capability, usable
 
 def test_an_interpreter_without_torch_is_refused_in_one_line(tmp_path):
     with pytest.raises(UsageError, match=r"has no torch|has torch .* without a usable CUDA"):
-        make_environment(tmp_path / "env", base=Path(sys.executable), wheels=(), needs={})
+        make_environment(tmp_path / "env", base=Path(sys.executable), wheels=(), needs={}, torch="torch")
+
+
+def stub_interpreter(file: Path, answer: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    file.chmod(0o755)
+    return file
+
+
+def test_the_machines_own_torch_is_found_beside_forkwheels_interpreter(monkeypatch, tmp_path):
+    other = stub_interpreter(tmp_path / "bin" / "python3", '{"sites": ["/x"], "usable": true}')
+    monkeypatch.setattr(sys, "executable", str(stub_interpreter(tmp_path / "own" / "python3", '{"sites": []}')))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'own'}:{tmp_path / 'bin'}:/bin")
+
+    assert find_base(None) == (other, {"sites": ["/x"], "usable": True})
+
+
+def test_without_any_usable_torch_forkwheels_own_interpreter_is_the_base(monkeypatch, tmp_path):
+    own = stub_interpreter(tmp_path / "own" / "python3", '{"sites": ["/x"], "usable": false}')
+    monkeypatch.setattr(sys, "executable", str(own))
+    monkeypatch.setenv("PATH", str(tmp_path / "own"))
+
+    assert find_base(None) == (own, {"sites": []})

@@ -1,7 +1,9 @@
 import os
 import signal
+import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -121,8 +123,6 @@ def test_a_stopped_rank_ends_as_a_hang_that_names_it_and_has_both_stacks(worker,
 
 
 def test_only_the_groups_own_processes_are_ended(worker, tmp_path):
-    import subprocess
-
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as bystander:
         list(run_ranks(make_job(worker, [{"what": "sleep"}], case_limit=0.5), tmp_path / "run"))
         alive = bystander.poll() is None
@@ -172,3 +172,34 @@ def test_a_world_size_without_kernels_is_refused_before_launch():
 def test_more_ranks_than_fit_are_refused():
     with pytest.raises(UsageError, match="4 ranks do not fit on 2 GPUs"):
         devices_for(4, gpus=2, ranks_per_gpu=1)
+
+
+def test_ranks_end_with_the_process_that_watches_them(worker, tmp_path):
+    program = f"""
+import sys
+from pathlib import Path
+sys.path[:0] = {sys.path!r}
+from forkwheel.gpu.job import Job, Limits
+from forkwheel.gpu.rank_group import RankGroup
+job = Job(Path(sys.executable), Path({str(worker)!r}), (0,), {{}}, (), {{}}, Limits())
+group = RankGroup(job, [(0, {{"what": "sleep"}})], Path({str(tmp_path / "run")!r}))
+while not group.begun(0):
+    group.read(0.1)
+print(group.pid(0), flush=True)
+os = __import__("os")
+os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    pid = int(done.stdout)
+    until = time.monotonic() + 10
+    while is_running(pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert done.returncode == -signal.SIGKILL
+    assert not is_running(pid)
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process is there and no zombie that nobody has waited for."""
+    file = Path(f"/proc/{pid}/stat")
+    return file.exists() and file.read_text().rpartition(")")[2].split()[0] != "Z"

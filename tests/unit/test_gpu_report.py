@@ -1,9 +1,11 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from gpu_support import RECIPE, setting
 
+from forkwheel.gpu import verdict
 from forkwheel.gpu.advice import Point
 from forkwheel.gpu.bench import BenchResult, bench_cases, make_point
 from forkwheel.gpu.checks import failed, passed, skipped
@@ -18,6 +20,12 @@ DATE = "2026-01-02T03:04:05+00:00"
 
 def complete():
     return [passed(f"{operation.name} norm bfloat16, 2 ranks", "fine") for operation in load_plan(RECIPE).operations]
+
+
+def bench_setting():
+    """Of the sizes that ``bench_result`` has, so that none counts as missing."""
+    made = setting()
+    return replace(made, plan=replace(made.plan, bench=replace(made.plan.bench, tokens=(1, 64, 2048), hidden=(4096,))))
 
 
 def bench_result():
@@ -51,6 +59,15 @@ def test_everything_that_ran_passed():
     json.dumps(document)
 
 
+def test_the_record_holds_none_of_this_machines_folders():
+    one = replace(setting(), work=Path("/some/where/run-1"))
+    check = failed("x", f"/some/where/run-1/env/a.so, File {verdict.__file__}")
+
+    document = smoke_document(one, [check], date=DATE, kind="smoke")
+
+    assert document["checks"][0]["detail"] == "WORK/env/a.so, File FORKWHEEL/forkwheel/gpu/verdict.py"
+
+
 def test_one_failure_fails_the_run():
     document = smoke_document(setting(), [*complete(), failed("x", "bad")], date=DATE, kind="smoke")
 
@@ -79,7 +96,7 @@ def test_evidence_for_other_wheels_than_the_locks_is_stale(locked, state):
 
 
 def test_the_bench_document_ends_with_advice_in_one_line():
-    document = bench_document(setting(), bench_result(), date=DATE)
+    document = bench_document(bench_setting(), bench_result(), date=DATE)
 
     assert document["advice"]["worlds"] == {"2": {"kind": "limited", "tokens": 64}}
     assert "fusion wins up to 64 tokens" in document["advice"]["line"]
@@ -95,7 +112,7 @@ def test_a_bench_that_compared_nothing_gives_no_advice():
 
 
 def test_the_table_has_a_row_for_each_shape_with_its_spread():
-    columns, rows = bench_rows(bench_document(setting(), bench_result(), date=DATE))
+    columns, rows = bench_rows(bench_document(bench_setting(), bench_result(), date=DATE))
 
     assert columns == ["ranks", "hidden", "tokens", "fused one-shot, us", "nccl, us", "ratio", "wins"]
     assert rows[0] == ["2", "4096", "1", "4.0 ± 0 %", "13.0 ± 1 %", "0.31", "yes"]
@@ -103,7 +120,7 @@ def test_the_table_has_a_row_for_each_shape_with_its_spread():
 
 
 def test_the_plot_is_written_as_png_and_svg_and_is_the_same_each_time(tmp_path):
-    document = bench_document(setting(), bench_result(), date=DATE)
+    document = bench_document(bench_setting(), bench_result(), date=DATE)
 
     write_plot(document, tmp_path / "one")
     write_plot(document, tmp_path / "two")

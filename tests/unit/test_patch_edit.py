@@ -13,9 +13,11 @@ from patch_support import HEADER, LINES, make_series, make_tree
 from forkwheel.errors import ForkwheelError, PatchError, ToolchainError, UsageError
 from forkwheel.patching import pending, worktree
 from forkwheel.patching.apply import check_series
+from forkwheel.patching.left import LEFT
+from forkwheel.patching.lenient import Left
 from forkwheel.patching.refresh import Refreshed, refresh
 from forkwheel.patching.series import Series, load_series
-from forkwheel.patching.worktree import REJECTED, open_work, read_work
+from forkwheel.patching.worktree import close_work, open_work, read_work
 from forkwheel.store import write_whole
 from forkwheel.tree import Tree
 
@@ -50,7 +52,7 @@ class Bench:
     def series(self) -> Series:
         return load_series(self.folder, allow_todo=True)
 
-    def open(self, name: str) -> tuple[str, ...]:
+    def open(self, name: str) -> tuple[Left, ...]:
         return open_work(self.series, self.tree, self.work, package="demo", name=name, epoch=1_700_000_000)[1]
 
     def replace(self, old: bytes, new: bytes, file: str = "f.txt") -> None:
@@ -192,10 +194,11 @@ def test_a_later_patch_that_no_longer_applies_is_named_and_mended_the_same_way(b
     assert (done.broken.patch, done.broken.line) == ("b.patch", 8)
     assert "`patches --edit b.patch`" in done.broken.hint
 
-    (rejected,) = bench.open("b.patch")
-    assert "-row 25\n+ROW 25\n" in rejected
-    assert (bench.work / REJECTED).read_text() == rejected
+    (left,) = bench.open("b.patch")
+    assert (left.path, left.line, left.reason) == ("f.txt", 8, "the file's lines differ")
+    assert b"-row 25\n+ROW 25\n" in left.diff
     bench.replace(b"row 25", b"ROW 25")
+    (bench.work / LEFT).unlink()
     assert bench.refresh().broken is None
     (change,) = check_series(bench.series, bench.tree)
     assert b"changed 24\nROW 25\n" in (change.content or b"")
@@ -212,9 +215,9 @@ def test_what_still_fits_of_a_broken_patch_is_brought_into_the_work_tree(bench: 
     bench.replace(b"row 24\n", b"changed 24\n")
     assert bench.refresh().broken is not None
 
-    (rejected,) = bench.open("b.patch")
+    (left,) = bench.open("b.patch")
 
-    assert "ROW 45" not in rejected
+    assert b"ROW 45" not in left.diff
     assert b"ROW 45" in (bench.work / "f.txt").read_bytes()
     assert b"ROW 25" not in (bench.work / "f.txt").read_bytes()
 
@@ -233,7 +236,7 @@ def test_a_new_patch_is_listed_last_and_waits_for_its_header(bench: Bench) -> No
         load_series(bench.folder)
 
     content = (bench.folder / "d.patch").read_bytes()
-    (bench.folder / "d.patch").write_bytes(content.replace(b"TODO ", b""))
+    (bench.folder / "d.patch").write_bytes(content.replace(b"TODO yes, ", b"no #").replace(b"TODO ", b""))
     bench.replace(b"G\n", b"GG\n", "g.txt")
     assert bench.refresh().changed
     assert {change.path for change in check_series(load_series(bench.folder), bench.tree)} == {

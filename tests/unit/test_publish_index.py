@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from publish_support import make_set, make_wheel, snapshot
+from publish_support import make_lock, make_set, make_wheel, snapshot
 
 from forkwheel.errors import ForkwheelError, PublishError, UsageError, VerificationError
 from forkwheel.release import publish
@@ -224,3 +226,40 @@ def measure_ten_thousand(root: Path) -> float:  # run by hand: prints the second
     started = time.monotonic()
     publish_set(root, wheels)
     return time.monotonic() - started
+
+
+def test_a_killed_publish_leaves_the_index_as_it_was_or_whole(tmp_path: Path) -> None:
+    """Kill a real run at many moments; clients see the old pages or the new ones, and the next run finishes."""
+    make_lock(tmp_path / "lock1", make_set(tmp_path / "dist1"))
+    second = make_set(tmp_path / "dist2", local="fork.2", revision=2)
+    make_lock(tmp_path / "lock2", second)
+    publish_set(tmp_path / "index", load_set(tmp_path / "dist1" / "fork.manifest.json"))
+    old = pages_of(tmp_path / "index")
+    shutil.copytree(tmp_path / "index", tmp_path / "whole", symlinks=True)
+    publish_set(tmp_path / "whole", second)
+    new = pages_of(tmp_path / "whole")
+    for number, delay in enumerate((0.0, 0.002, 0.005, 0.01, 0.02, 0.04)):
+        root = tmp_path / f"index{number}"
+        shutil.copytree(tmp_path / "index", root, symlinks=True)
+        kill_publishing(tmp_path, root, delay=delay)
+        assert pages_of(root) in (old, new)
+        publish_set(root, second)
+        verify_index(root)
+        assert pages_of(root) == new
+        assert not (root / ".incoming").exists()
+
+
+def kill_publishing(folder: Path, root: Path, *, delay: float) -> None:
+    events = folder / f"{root.name}.events"
+    arguments = ["--from", str(folder / "dist2"), "--lock", str(folder / "lock2"), "--to", str(root)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "forkwheel", "publish", *arguments],
+        env={**os.environ, "FORKWHEEL_EVENTS": str(events)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while process.poll() is None and not (events.exists() and '"publish"' in events.read_text()):
+        time.sleep(0.001)
+    time.sleep(delay)
+    process.kill()
+    process.wait()

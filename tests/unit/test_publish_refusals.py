@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from publish_support import make_lock, make_set
+from publish_support import make_lock, make_set, make_wheel
 
 from forkwheel.cli import run
-from forkwheel.errors import PublishError
-from forkwheel.release.publishable import check_publishable, problems
+from forkwheel.cuda.kernels_lock import KernelsLock, LockedKernels
+from forkwheel.errors import PublishError, VerificationError
+from forkwheel.release.publishable import check_publishable, kernel_wheels, problems
 from forkwheel.release.wheel_set import WheelSet, load_set
+from forkwheel.tree import sha256_file
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ RECORDS = {
     "smoke": {"verdict": "FAIL", "checks": [{"name": "fusion 2 ranks", "status": "FAIL", "detail": "off by 3"}]},
     "controls": {"verdict": "FAIL", "checks": []},
     "census": {"failures": ["480 kernels are empty"]},
-    "audit": {"failures": ["a gate is closed"]},
+    "audit": {"difference": [{"change": "newly closed", "place": "demo.py:3", "condition": "is_sm90()"}]},
 }
 
 
@@ -127,3 +129,47 @@ def test_publishing_to_nowhere_is_a_usage_error(
 ) -> None:
     monkeypatch.chdir(wheels.folder.parent)
     assert run(["publish", *arguments]) == 2
+
+
+def kernels(wheels: WheelSet, *, version: str = "1.0+fork.1", fast: bool = False) -> Path:
+    """Put a wheel of kernels and its record beside a set, and return the wheel."""
+    wheel = make_wheel(wheels.folder, "demo_kernels", version)
+    digest = sha256_file(wheel)
+    made = {"filename": wheel.name, "sha256": digest, "size": wheel.stat().st_size}
+    wheels.beside("kernels.json").write_text(json.dumps({"wheel": made, "key": "0" * 64, "fast": fast}))
+    return wheel
+
+
+def lock_kernels(folder: Path, wheel: Path) -> None:
+    build = LockedKernels("1.0+fork.1", "0" * 64, "gcc 12", wheel.name, sha256_file(wheel), ())
+    KernelsLock(folder / "kernels.lock.toml", (build,)).write()
+
+
+def test_a_locked_wheel_of_kernels_goes_out_with_its_set(wheels: WheelSet, lock: Path, tmp_path: Path) -> None:
+    wheel = kernels(wheels)
+    lock_kernels(lock.parent, wheel)
+    arguments = ["publish", "--from", str(wheels.folder), "--lock", str(lock), "--to", str(tmp_path / "index")]
+    assert run(arguments) == 0
+    assert (tmp_path / "index" / wheel.name).is_file()
+    assert "demo_kernels" in (tmp_path / "index/simple/demo-kernels/index.html").read_text()
+
+
+def test_a_wheel_of_kernels_that_no_lock_has_is_refused(wheels: WheelSet, lock: Path) -> None:
+    kernels(wheels)
+    with pytest.raises(PublishError, match="is not in the kernels' lock"):
+        kernel_wheels(wheels, recipe_folder=lock.parent)
+
+
+@pytest.mark.parametrize("more", [{"fast": True}, {"version": "1.0+fork.9"}])
+def test_a_fast_or_foreign_wheel_of_kernels_is_refused(wheels: WheelSet, lock: Path, more: dict[str, object]) -> None:
+    lock_kernels(lock.parent, kernels(wheels, **more))  # type: ignore[arg-type]
+    with pytest.raises(PublishError, match="a fast build, or of another version"):
+        kernel_wheels(wheels, recipe_folder=lock.parent)
+
+
+def test_a_tampered_wheel_of_kernels_is_refused(wheels: WheelSet, lock: Path) -> None:
+    wheel = kernels(wheels)
+    lock_kernels(lock.parent, wheel)
+    wheel.write_bytes(wheel.read_bytes() + b"\0")
+    with pytest.raises(VerificationError, match="has the SHA-256"):
+        kernel_wheels(wheels, recipe_folder=lock.parent)

@@ -34,10 +34,10 @@ def one(judged: tuple[JudgedPatch, ...]) -> str:
     return str(judged[0].files[0].hunks[0].verdict)
 
 
-INSERTION = b"--- a/f.txt\n+++ b/f.txt\n@@ -7,6 +7,7 @@\n line 7\n line 8\n line 9\n+import sm120\n line 10\n line 11\n line 12\n"
-REMOVAL = (
-    b"--- a/f.txt\n+++ b/f.txt\n@@ -7,7 +7,6 @@\n line 7\n line 8\n line 9\n-line 10\n line 11\n line 12\n line 13\n"
-)
+NAMES = b"--- a/f.txt\n+++ b/f.txt\n"
+ABOVE = b" line 7\n line 8\n line 9\n"
+INSERTION = NAMES + b"@@ -7,6 +7,7 @@\n" + ABOVE + b"+import sm120\n line 10\n line 11\n line 12\n"
+REMOVAL = NAMES + b"@@ -7,7 +7,6 @@\n" + ABOVE + b"-line 10\n line 11\n line 12\n line 13\n"
 REMOVAL_AT_END = b"--- a/f.txt\n+++ b/f.txt\n@@ -16,5 +16,3 @@\n line 16\n line 17\n line 18\n-line 19\n-line 20\n"
 
 
@@ -93,6 +93,25 @@ def test_the_twins_own_result_is_seen_though_the_others_stand(tmp_path: Path) ->
     diff = b"--- a/f.txt\n+++ b/f.txt\n@@ -2,7 +2,7 @@\n x\n y\n z\n-OLD\n+NEW\n u\n v\n w\n"
     new = base.replace(b"OLD", b"NEW", 1)
     assert one(judge(tmp_path, diff, {"f.txt": base}, {"f.txt": new})) == "already-applied"
+
+
+GUARD = b"x\ny\nz\nOLD\nu\nv\nw\n"
+GUARD_DIFF = NAMES + b"@@ -2,7 +2,7 @@\n x\n y\n z\n-OLD\n+NEW\n u\n v\n w\n"
+
+
+def test_what_was_there_before_is_no_proof_that_upstream_took_it(tmp_path: Path) -> None:
+    base = b"one\n" + GUARD + b"two\n" + GUARD.replace(b"OLD", b"NEW")
+    new = base.replace(b"OLD", b"OTHER")
+    assert one(judge(tmp_path, GUARD_DIFF, {"f.txt": base}, {"f.txt": new})) == "conflict"
+
+
+def test_twins_are_taken_where_all_are_though_everything_around_them_changed(tmp_path: Path) -> None:
+    diff = GUARD_DIFF + b"@@ -10,7 +10,7 @@\n x\n y\n z\n-OLD\n+NEW\n u\n v\n w\n"
+    base = b"one\n" + GUARD + b"two\n" + GUARD + b"three\n"
+    fixed = GUARD.replace(b"OLD", b"NEW")
+    new = b"1\n" + fixed + b"2\n" + fixed + b"3\n"
+    judged = judge(tmp_path, diff, {"f.txt": base}, {"f.txt": new})
+    assert str(judged[0]) == "already-applied"
 
 
 @pytest.mark.parametrize(

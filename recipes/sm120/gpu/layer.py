@@ -99,7 +99,7 @@ class Driver:
         return True
 
     def begin(self, case):
-        """A server has one hidden size and type: make the workspace anew where they change."""
+        """Make the workspace anew where hidden size or type change: a server has one of each."""
         wanted = (case["hidden"], case["dtype"])
         if self.made_for != wanted:
             self.cleanup()

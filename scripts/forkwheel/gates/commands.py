@@ -61,14 +61,18 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         if recipe is not None:
             before, after = stack.enter_context(_recipe_trees(recipe, options, console))
         else:
-            before, after = {_name(path): stack.enter_context(opened(path)) for path in options.path}, None
+            before, after = _opened_paths(options.path, stack), None
         if options.explain:
             return _explain(before, options.explain, target, settings, console)
         return _report(before, after, target, settings, options, console)
 
 
-def _name(path: Path) -> str:
-    return path.resolve().name
+def _opened_paths(paths: list[Path], stack: ExitStack) -> dict[str, Path]:
+    roots: dict[str, Path] = {}
+    for path in paths:
+        name = path.resolve().name if path.resolve().name not in roots else str(path)
+        roots[name] = stack.enter_context(opened(path))
+    return roots
 
 
 def _settings(options: argparse.Namespace, recipe: Recipe | None) -> Settings:

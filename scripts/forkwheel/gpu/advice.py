@@ -65,23 +65,22 @@ class Advice:
         return "on" if self.tokens == self.largest else "limited"
 
 
-def advise(points: Sequence[Point]) -> list[Advice]:
-    """Return the advice for each world size: what holds at all its hidden sizes and all smaller token counts."""
+def advise(points: Sequence[Point], *, tokens: Sequence[int], hidden: Sequence[int]) -> list[Advice]:
+    """Return the advice for each world size: what holds at all hidden sizes and all smaller token counts.
+
+    ``tokens`` and ``hidden`` are the sizes that were to be timed: beyond one that is missing
+    (it failed) nothing is claimed.
+    """
     found = []
     for world_size in sorted({point.world_size for point in points}):
-        here = [point for point in points if point.world_size == world_size]
-        limits = [_limit([point for point in here if point.hidden == hidden]) for hidden in {p.hidden for p in here}]
-        found.append(Advice(world_size, min(limits), max(point.tokens for point in here)))
+        won = {(point.hidden, point.tokens) for point in points if point.world_size == world_size and point.wins}
+        limit = 0
+        for count in sorted(tokens):
+            if any((size, count) not in won for size in hidden):
+                break
+            limit = count
+        found.append(Advice(world_size, limit, max(tokens)))
     return found
-
-
-def _limit(points: Sequence[Point]) -> int:
-    limit = 0
-    for point in sorted(points, key=lambda one: one.tokens):
-        if not point.wins:
-            break
-        limit = point.tokens
-    return limit
 
 
 def crossover(points: Sequence[Point]) -> float | None:
@@ -100,7 +99,7 @@ def one_line(advice: Sequence[Advice], texts: Mapping[str, str]) -> str:
     for item in advice:
         settings = texts[item.kind].format(tokens=item.tokens, below=max(item.world_size // 2, 1))
         where = {
-            "off": "fusion does not win at 1 token: ",
+            "off": "fusion does not win at the fewest tokens: ",
             "limited": f"fusion wins up to {item.tokens} tokens: ",
             "on": f"fusion wins at every size timed (up to {item.largest} tokens): ",
         }[item.kind]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -45,8 +44,8 @@ def register(commands: Commands) -> None:
     )
     smoke.add_argument("--quick", action="store_true", help="run fewer shapes; the verdict says so")
     smoke.add_argument("--controls", action="store_true", help="see that each check fails where it must")
-    smoke.add_argument("--stock-wheel", type=Path, metavar="WHEEL", help="the unpatched wheel, for --controls")
-    smoke.add_argument("--stock-object", type=Path, metavar="FILE", help="its object for this GPU, already compiled")
+    smoke.add_argument("--stock-wheel", type=_file, metavar="WHEEL", help="the unpatched wheel, for --controls")
+    smoke.add_argument("--stock-object", type=_file, metavar="FILE", help="its object for this GPU, already compiled")
     smoke.set_defaults(run=run_smoke_command)
     bench = commands.add("bench", help="Time the fusion against what would run otherwise, and advise.")
     _common(bench)
@@ -61,16 +60,26 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-prebuilt", action="store_true", help="let the JIT compile, although there is a kernel wheel"
     )
-    parser.add_argument("--with-wheel", type=Path, action="append", default=[], help="one more wheel to install")
+    parser.add_argument("--with-wheel", type=_file, action="append", default=[], help="one more wheel to install")
+    parser.add_argument("--python", type=Path, metavar="PATH", help="the interpreter that has torch for CUDA")
+    parser.add_argument("--world-size", type=_positive, action="append", default=[], help="ranks (repeatable)")
     parser.add_argument(
-        "--python", type=Path, default=Path(sys.executable), help="the interpreter that has torch for CUDA"
-    )
-    parser.add_argument("--world-size", type=int, action="append", default=[], help="ranks (repeatable; default: all)")
-    parser.add_argument(
-        "--ranks-per-gpu", type=int, metavar="N", help="let N ranks share a GPU (default: 2 on one GPU)"
+        "--ranks-per-gpu", type=_positive, metavar="N", help="let N ranks share a GPU (default: 2 on one GPU)"
     )
     parser.add_argument("--hang-limit", type=float, default=60.0, metavar="S", help="seconds without progress")
     parser.add_argument("--work", type=Path, metavar="DIR", help="keep the environment, JIT cache and logs here")
+
+
+def _file(text: str) -> Path:
+    if not Path(text).is_file():
+        raise argparse.ArgumentTypeError(f"{text!r} is no file")
+    return Path(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+    return int(text)
 
 
 def run_smoke_command(options: argparse.Namespace, console: Console) -> int:
@@ -89,6 +98,7 @@ def run_smoke_command(options: argparse.Namespace, console: Console) -> int:
         )
 
     with _setting(options, console) as setting:
+        _check_names(options.only, setting)
         if options.quick:
             setting = replace(setting, plan=quick(setting.plan))
         if options.controls:
@@ -100,6 +110,13 @@ def run_smoke_command(options: argparse.Namespace, console: Console) -> int:
         document = smoke_document(setting, checks, date=_now(), kind="controls" if options.controls else "smoke")
         file = options.wheels / f"{setting.recipe.name}.{document['kind']}.json"
     return _finish(document, file, console)
+
+
+def _check_names(only: Sequence[str], setting: Setting) -> None:
+    names = [operation.name for operation in setting.plan.operations]
+    for name in only:
+        if name not in names:
+            raise UsageError(f"there is no operation {name!r}", hint=f"the operations are {', '.join(names)}")
 
 
 def _show_evidence(options: argparse.Namespace, console: Console) -> int:
@@ -178,7 +195,9 @@ def _setting(options: argparse.Namespace, console: Console) -> Iterator[Setting]
         prebuilt = _prebuilt(options, recipe.name, machine.devices[0].capability)
         wheels += () if isinstance(prebuilt, str) else (prebuilt,)
         with console.bind("gpu").stage("environment"):
-            environment = make_environment(work / "env", base=options.python, wheels=wheels, needs=dict(plan.needs))
+            environment = make_environment(
+                work / "env", base=options.python, wheels=wheels, needs=dict(plan.needs), torch=plan.torch
+            )
         limits = Limits(case=options.hang_limit)
         reason = prebuilt if isinstance(prebuilt, str) else ""
         yield Setting(recipe, plan, manifest, machine, environment, wheels, worlds, work, limits, reason)

@@ -130,8 +130,10 @@ def _stock(
     """Install the unpatched wheel and see it fail where the series mends it."""
     wheels = (InstalledWheel(stock.resolve(), sha256_file(stock)),)
     folder = setting.work / "stock"
-    base = setting.environment.base
-    environment = make_environment(folder / "env", base=base, wheels=wheels, needs=dict(setting.plan.needs))
+    plan = setting.plan
+    environment = make_environment(
+        folder / "env", base=setting.environment.base, wheels=wheels, needs=dict(plan.needs), torch=plan.torch
+    )
     if prebuilt is not None:
         place = _prebuilt_path(setting, environment.site)
         place.parent.mkdir(parents=True)

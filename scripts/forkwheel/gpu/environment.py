@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -83,28 +84,53 @@ def _verified(file: Path, sha256: str) -> InstalledWheel:
 def make_environment(
     folder: Path,
     *,
-    base: Path,
+    base: Path | None,
     wheels: Sequence[InstalledWheel],
     needs: Mapping[str, str],
+    torch: str,
 ) -> Environment:
-    """Make an environment in ``folder`` from the interpreter ``base`` and install the wheels by hash.
+    """Make an environment in ``folder`` and install the wheels by hash.
 
-    What ``base`` has is visible in it, behind the wheels. ``needs`` (distribution, import name)
-    are installed where they are missing, from the index that pip is configured with or a folder
-    that PIP_FIND_LINKS names; a machine that has them needs no index.
+    What the interpreter ``base`` has is visible in it, behind the wheels; without one, the first
+    of this machine's that has torch for CUDA is taken, and where there is none the requirement
+    ``torch`` is installed. ``needs`` (distribution, import name) are installed where they are
+    missing, from the index that pip is configured with or a folder that PIP_FIND_LINKS names; a
+    machine that has them needs no index.
     """
-    answer = _ask(base, _PROBE)
-    if not answer.get("usable"):
-        what = f"torch {answer['torch']} without a usable CUDA" if "torch" in answer else "no torch"
-        raise UsageError(f"{base} has {what}", hint="name an interpreter that has torch for CUDA with --python")
-    _run([str(base), "-m", "venv", "--without-pip", "--clear", str(folder)], "the environment could not be made")
     python = folder / "bin" / "python"
+    chosen, answer = find_base(base)
+    _run([str(chosen), "-m", "venv", "--without-pip", "--clear", str(folder)], "the environment could not be made")
     site = Path(_ask(python, _PROBE)["sites"][0])
     lines = [f"import site; site.addsitedir({path!r})" for path in answer["sites"]]
     (site / "zz-base.pth").write_text("\n".join(lines) + "\n")
+    if not answer.get("usable"):
+        _run(_pip(python, torch), f"no interpreter here has torch for CUDA, and {torch} could not be installed")
+        answer = _usable(python)
     _install(python, wheels, folder)
     _install_needs(python, needs)
-    return Environment(base, python, site, answer["torch"], answer["cuda"], answer["version"])
+    return Environment(chosen, python, site, answer["torch"], answer["cuda"], answer["version"])
+
+
+def find_base(python: Path | None) -> tuple[Path, dict[str, Any]]:
+    """Return the interpreter to build on and what it has: the one that is named, or the first with torch for CUDA."""
+    if python is not None:
+        return python, _usable(python)
+    own = Path(sys.executable)
+    elsewhere = [folder for folder in os.get_exec_path() if Path(folder) != own.parent]
+    found = shutil.which("python3", path=os.pathsep.join(elsewhere))
+    for candidate in [own, *([Path(found)] if found else [])]:
+        answer = _ask(candidate, _PROBE)
+        if answer.get("usable"):
+            return candidate, answer
+    return own, {"sites": []}
+
+
+def _usable(python: Path) -> dict[str, Any]:
+    answer: dict[str, Any] = _ask(python, _PROBE)
+    if not answer.get("usable"):
+        what = f"torch {answer['torch']} without a usable CUDA" if "torch" in answer else "no torch"
+        raise UsageError(f"{python} has {what}", hint="name an interpreter that has torch for CUDA with --python")
+    return answer
 
 
 def _install(python: Path, wheels: Sequence[InstalledWheel], folder: Path) -> None:

@@ -75,8 +75,9 @@ class GpuPlan:
     """All that a recipe says about its GPU checks.
 
     ``package`` is the recipe's package whose compiled ``object`` is loaded; ``compile`` makes it
-    and prints its path; ``needs`` are the distributions (and import names) that must be there
-    beside the wheels; ``advice`` holds the texts for on, limited and off.
+    and prints its path. ``torch`` is installed where no interpreter has torch for CUDA, and
+    ``needs`` are the distributions (and import names) that must be there beside the wheels.
+    ``advice`` holds the texts for on, limited and off.
     """
 
     file: Path
@@ -86,6 +87,7 @@ class GpuPlan:
     compile: Path
     workspace_variable: str
     world_sizes: tuple[int, ...]
+    torch: str
     needs: tuple[tuple[str, str], ...]
     shapes: Shapes
     operations: tuple[Operation, ...]
@@ -118,6 +120,7 @@ def load_plan(folder: Path) -> GpuPlan:
         compile=_file(top, "compile"),
         workspace_variable=top.string("workspace_variable"),
         world_sizes=_integers(top, "world_sizes"),
+        torch=top.string("torch"),
         needs=top.mapping("needs"),
         shapes=_shapes(_required(top, "shapes")),
         operations=tuple(_operation(section) for section in top.sections("operation")),

@@ -81,17 +81,10 @@ def imported(
 ) -> Check:
     """Import the package under test, and see that it is the one that was installed."""
     name = "imported package"
-    done = subprocess.run(
-        [str(environment.python), "-c", _IMPORT, plan.module],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env=rank_environment(variables),
-    )
-    if done.returncode:
-        return failed(name, f"{plan.module} cannot be imported: {' '.join(done.stderr.strip().splitlines()[-1:])}")
-    answer = json.loads(done.stdout.splitlines()[-1])
+    command = [str(environment.python), "-c", _IMPORT, plan.module]
+    answer = _answer(command, variables=variables, seconds=300)
+    if isinstance(answer, str):
+        return failed(name, f"{plan.module} cannot be imported: {answer}")
     file = Path(answer["file"])
     text = f"{plan.module} {answer['version']} from {file.parent}"
     wanted = next((package["version"] for package in manifest["packages"] if package["name"] == plan.package), None)
@@ -100,6 +93,23 @@ def imported(
     if wanted is not None and answer["version"] != wanted:
         return failed(name, f"{text}, not {wanted}")
     return passed(name, text)
+
+
+def _answer(command: list[str], *, variables: Mapping[str, str], seconds: float) -> dict[str, Any] | str:
+    """Run a program whose last line is a JSON object, and return that, or what went wrong."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=seconds, env=rank_environment(variables)
+        )
+    except subprocess.TimeoutExpired:
+        return f"it did not end within {seconds:g} s"
+    if done.returncode:
+        return " | ".join(done.stderr.strip().splitlines()[-8:]) or f"it ended with {done.returncode}"
+    try:
+        answer = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        return "it printed no answer"
+    return answer if isinstance(answer, dict) else "it printed no answer"
 
 
 def patched_files(environment: Environment, manifest: Mapping[str, Any]) -> list[Check]:
@@ -170,15 +180,10 @@ def loaded_object(
     """Make or find the compiled object, load it, and say where it came from."""
     name = f"object {plan.object}"
     command = [str(environment.python), str(plan.compile)]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=seconds, env=rank_environment(variables)
-        )
-    except subprocess.TimeoutExpired:
-        return failed(name, f"was not compiled and loaded within {seconds:g} s")
-    if done.returncode:
-        return failed(name, "cannot be compiled or loaded: " + " | ".join(done.stderr.strip().splitlines()[-8:]))
-    file = Path(json.loads(done.stdout.splitlines()[-1])["object"])
+    answer = _answer(command, variables=variables, seconds=seconds)
+    if isinstance(answer, str):
+        return failed(name, f"cannot be compiled or loaded: {answer}")
+    file = Path(answer["object"])
     cache = Path(variables[plan.workspace_variable])
     digest = sha256_file(file)
     if cache in file.parents:

@@ -7,6 +7,7 @@ Reports are JSON lines on a pipe of their own, so that nothing a library prints 
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import importlib.util
 import json
@@ -20,6 +21,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 STACK_SIGNAL = signal.SIGUSR1
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ def load_module(path: Path) -> ModuleType:
 
 def main(arguments: list[str]) -> None:
     """Run the cases of the job file ``arguments[0]`` as rank ``arguments[1]``; reports go to ``arguments[2]``."""
+    _die_with_parent()
     job = json.loads(Path(arguments[0]).read_text())
     number, pipe = int(arguments[1]), int(arguments[2])
     with Path(job["stacks"].format(rank=number)).open("w") as stacks:
@@ -70,6 +73,11 @@ def main(arguments: list[str]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # after a CUDA error the ordinary way out can hang
+
+
+def _die_with_parent() -> None:
+    """Let the kernel end this process when the watchdog is killed: it would keep a GPU busy for ever."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _work(job: dict[str, Any], number: int, pipe: int) -> int:

@@ -8,7 +8,7 @@ from forkwheel.gpu.advice import MARGIN, Point, advise, crossover, one_line
 from forkwheel.gpu.bench import BenchResult
 from forkwheel.gpu.smoke import Setting
 from forkwheel.gpu.statistics import Timing
-from forkwheel.gpu.verdict import header
+from forkwheel.gpu.verdict import header, without_paths
 
 
 def bench_document(setting: Setting, result: BenchResult, *, date: str) -> dict[str, Any]:
@@ -23,14 +23,17 @@ def bench_document(setting: Setting, result: BenchResult, *, date: str) -> dict[
         "points": [_point(point) for point in result.points],
         "crossovers": crossovers(result.points),
         "skipped": list(result.skipped),
-        "failures": list(result.failures),
-        "advice": _advice(result.points, dict(setting.plan.advice)),
+        "failures": without_paths(setting, {"all": list(result.failures)})["all"],
+        "advice": _advice(setting, result.points),
     }
 
 
-def _advice(points: tuple[Point, ...], texts: dict[str, str]) -> dict[str, Any]:
-    items = advise(points)
-    line = one_line(items, texts) if items else "nothing could be compared here, so there is no advice"
+def _advice(setting: Setting, points: tuple[Point, ...]) -> dict[str, Any]:
+    bench = setting.plan.bench
+    items = advise(points, tokens=bench.tokens, hidden=bench.hidden)
+    line = (
+        one_line(items, dict(setting.plan.advice)) if items else "nothing could be compared here, so there is no advice"
+    )
     worlds = {str(item.world_size): {"kind": item.kind, "tokens": item.tokens} for item in items}
     return {"line": line, "worlds": worlds}
 

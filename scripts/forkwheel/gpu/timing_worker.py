@@ -113,8 +113,12 @@ class TimingWorker:
         return self._shared
 
     def _add_and_norm(self, total: Any, one: dict[str, Any]) -> None:
+        """Do what the fusion does after the sum; the result stays in the graph's own memory.
+
+        Nothing of ``one`` may be replaced: graphs that were captured before write to its tensors.
+        """
         torch.add(total, one["residual_input"], out=one["residual"])
-        one["norm"] = torch.nn.functional.rms_norm(one["residual"], one["gamma"].shape, one["gamma"], EPSILON)
+        torch.nn.functional.rms_norm(one["residual"], one["gamma"].shape, one["gamma"], EPSILON)
 
     def _graph(self, body: _Body) -> Any:
         stream = torch.cuda.Stream()

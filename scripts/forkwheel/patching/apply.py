@@ -7,8 +7,17 @@ from typing import NoReturn
 
 from forkwheel.errors import PatchError
 from forkwheel.patching.beside import beside
-from forkwheel.patching.judge import ALREADY_APPLIED, AMBIGUOUS, CLEAN, CONFLICT, OFFSET, HunkVerdict, judge_hunk
-from forkwheel.patching.model import CREATE, DELETE, RENAME, FilePatch, Hunk, split_lines
+from forkwheel.patching.judge import (
+    ALREADY_APPLIED,
+    AMBIGUOUS,
+    CLEAN,
+    CONFLICT,
+    OFFSET,
+    HunkVerdict,
+    closest,
+    judge_hunk,
+)
+from forkwheel.patching.model import CONTEXT, CREATE, DELETE, RENAME, FilePatch, Hunk, split_lines
 from forkwheel.patching.overlay import Change, File, Overlay
 from forkwheel.patching.reverse import reversed_file
 from forkwheel.patching.series import Patch, Series
@@ -18,11 +27,12 @@ from forkwheel.tree import REGULAR, Tree
 __all__ = ["Change", "DoesNotApply", "PatchedTree", "apply_patch", "check_series", "is_applied", "write_changes"]
 
 _HINTS = {
-    OFFSET: "patches apply at their recorded lines only; open it with `patches --edit` to move it",
-    AMBIGUOUS: "patches apply at their recorded lines only; open it with `patches --edit` and choose the place",
+    OFFSET: "patches apply at their recorded lines only; `patches --edit {name}` opens it moved, to be refreshed",
+    AMBIGUOUS: "patches apply at their recorded lines only; open it with `patches --edit {name}` and choose the place",
     ALREADY_APPLIED: "if upstream has the change now, drop the hunk or the patch",
-    CONFLICT: "the source is not what the patch was made for; open it with `patches --edit`",
+    CONFLICT: "the source is not what the patch was made for; open it with `patches --edit {name}`",
 }
+_SHORT_CONTEXT = f"make the patch with {CONTEXT} lines of context; only a file's start and end have fewer"
 
 
 class DoesNotApply(PatchError):  # noqa: N818 - read as a sentence where it is raised
@@ -72,7 +82,7 @@ def is_applied(series: Series, tree: Tree) -> bool:
     overlay = Overlay(tree)
     try:
         for patch in reversed(series.patches):
-            _apply_files(overlay, tuple(map(reversed_file, patch.files)), name=patch.name, file=series.file(patch))
+            apply_files(overlay, tuple(map(reversed_file, patch.files)), name=patch.name, file=series.file(patch))
     except DoesNotApply:
         return False
     return True
@@ -80,10 +90,11 @@ def is_applied(series: Series, tree: Tree) -> bool:
 
 def apply_patch(overlay: Overlay, patch: Patch, *, folder: Path) -> None:
     """Apply one patch to an overlay, all of it or, with DoesNotApply, nothing."""
-    _apply_files(overlay, patch.files, name=patch.name, file=folder / patch.name)
+    apply_files(overlay, patch.files, name=patch.name, file=folder / patch.name)
 
 
-def _apply_files(overlay: Overlay, files: tuple[FilePatch, ...], *, name: str, file: Path) -> None:
+def apply_files(overlay: Overlay, files: tuple[FilePatch, ...], *, name: str, file: Path) -> None:
+    """Apply sections of the patch ``name``, read from ``file``: all or, with DoesNotApply, none of them."""
     work = overlay.copy()
     results = [(patch, _Site(work, patch, name=name, file=file).result()) for patch in files]
     for patch, _ in results:
@@ -176,12 +187,14 @@ class _Site:
 
     def _fail_hunk(self, hunk: Hunk, verdict: HunkVerdict, lines: list[bytes]) -> NoReturn:
         number = self._patch.hunks.index(hunk) + 1
-        found = lines[hunk.old_index : hunk.old_index + hunk.old_count]
+        stands = list(hunk.old) == lines[hunk.old_index : hunk.old_index + hunk.old_count]
+        table = ""
+        if verdict.verdict == CONFLICT and not stands:
+            table = "\n" + beside(hunk.old, lines, start=closest(hunk.old, lines, hunk.old_index))
         raise DoesNotApply(
             f"{self._file}:{hunk.line}: hunk {number} of {len(self._patch.hunks)} for {self._patch.path} does not"
-            f" apply at line {hunk.old_index + 1} ({verdict}): {verdict.reason}\n"
-            + beside(hunk.old, found, first=hunk.old_index + 1),
-            hint=_HINTS[verdict.verdict],
+            f" apply at line {hunk.old_index + 1} ({verdict}): {verdict.reason}{table}",
+            hint=_SHORT_CONTEXT if stands else _HINTS[verdict.verdict].format(name=self._name),
             patch=self._name,
             path=self._patch.path,
             line=hunk.line,
@@ -192,7 +205,7 @@ class _Site:
     def _fail(self, reason: str, *, verdict: str = CONFLICT) -> NoReturn:
         raise DoesNotApply(
             f"{self._file}:{self._patch.line}: {self._patch.path} ({self._patch.operation}): {reason} ({verdict})",
-            hint=_HINTS[verdict],
+            hint=_HINTS[verdict].format(name=self._name),
             patch=self._name,
             path=self._patch.path,
             line=self._patch.line,

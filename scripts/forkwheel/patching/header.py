@@ -45,11 +45,13 @@ def read_header(lines: Sequence[bytes], *, file: Path, allow_todo: bool = False)
             field.place.fail(f"unknown field `{name}`", hint=f"the fields known here are: {known}")
         if not field.value:
             field.place.fail(f"`{name}` is empty", hint="fill it in, or remove it where it is optional")
-        if not allow_todo and any(line.startswith(TODO) for line in field.value.split("\n")):
-            field.place.fail(f"`{name}` is still to be filled in", hint="replace the lines that start with TODO")
     for name in REQUIRED:
         if name not in fields:
             Place(file, 1).fail(f"the header lacks `{name}:`", hint=f"required are: {', '.join(REQUIRED)}")
+    todo = tuple(name for name, field in fields.items() if _is_todo(field))
+    if todo and not allow_todo:
+        place = fields[todo[0]].place
+        place.fail(f"`{todo[0]}` is still to be filled in", hint=f"fill in {', '.join(todo)} in {file}")
     version, commit = _upstream(fields.get("Applied-Upstream"))
     return Header(
         description=fields["Description"].value,
@@ -62,7 +64,12 @@ def read_header(lines: Sequence[bytes], *, file: Path, allow_todo: bool = False)
         requires=_requires(fields.get("Requires")),
         lines=tuple((name, field.place.line) for name, field in fields.items()),
         text=b"".join(lines[:end]),
+        todo=todo,
     )
+
+
+def _is_todo(field: _Field) -> bool:
+    return any(line.startswith(TODO) for line in field.value.split("\n"))
 
 
 def _fields(lines: Sequence[bytes], file: Path) -> tuple[dict[str, _Field], int]:
@@ -171,7 +178,7 @@ def new_header(*, today: date) -> bytes:
         f"Description: {TODO} what the patch changes, in one line\n"
         f" {TODO} why it is needed\n"
         f"Origin: {TODO} who wrote it, or the URL or commit that it was taken from\n"
-        "Forwarded: no\n"
+        f"Forwarded: {TODO} yes, no, not-needed, or the URL that it was sent to\n"
         f"Last-Update: {today.isoformat()}\n\n"
     ).encode()
 

@@ -49,11 +49,6 @@ def _check_context(hunk: Hunk, place: Place) -> None:
             f"the hunk has {hunk.leading} and {hunk.trailing} lines of context around its changes",
             hint=f"make the patch with {CONTEXT} lines of context",
         )
-    if hunk.leading < CONTEXT and hunk.old_index:
-        place.fail(
-            f"the hunk has {hunk.leading} lines of context before its first change, where {CONTEXT} are due",
-            hint=f"make the patch with {CONTEXT} lines of context; only the file's start has fewer",
-        )
 
 
 def _check_newlines(hunk: Hunk, place: Place, *, last: bool) -> None:
@@ -71,7 +66,8 @@ def _check_whole(patch: FilePatch, file: Path) -> None:
         (CREATE, "creation", [hunk.old_count for hunk in patch.hunks]),
         (DELETE, "deletion", [hunk.new_count for hunk in patch.hunks]),
     ):
-        if patch.operation == operation and (len(counts) > 1 or any(counts)):
+        is_partial = len(counts) > 1 or any(counts) or any(hunk.old_index for hunk in patch.hunks)
+        if patch.operation == operation and is_partial:
             Place(file, patch.hunks[0].line).fail(
                 f"the {what} of {patch.path} is not one hunk with the whole file",
                 hint="a file comes from, or goes to, nothing at all",

@@ -33,7 +33,7 @@ class HunkVerdict:
 def judge_hunk(hunk: Hunk, lines: Sequence[bytes]) -> HunkVerdict:
     """Compare a hunk with the lines of the file that its old line numbers count in."""
     if _stands(hunk.old, lines, hunk.old_index):
-        reason = _end_fault(hunk, lines)
+        reason = _start_fault(hunk) or _end_fault(hunk, lines)
         return HunkVerdict(CONFLICT, (), reason) if reason else HunkVerdict(CLEAN)
     if any(_stands(hunk.new, lines, index) for index in (hunk.new_index, hunk.old_index)):
         return HunkVerdict(ALREADY_APPLIED, (), "its result stands in the file already")
@@ -56,6 +56,17 @@ def places(wanted: Sequence[bytes], lines: Sequence[bytes]) -> list[int]:
     return [index for index in range(len(lines) - len(wanted) + 1) if _stands(wanted, lines, index)]
 
 
+def closest(wanted: Sequence[bytes], lines: Sequence[bytes], index: int) -> int:
+    """Return where more than twice as many of ``wanted`` stand in ``lines`` as at ``index``, or ``index``."""
+
+    def equal(start: int) -> int:
+        found = lines[start : start + len(wanted)]
+        return sum(one == other and not one.isspace() for one, other in zip(wanted, found, strict=False))
+
+    best = max(range(len(lines)), key=lambda start: (equal(start), -abs(start - index)), default=index)
+    return best if equal(best) > max(2 * equal(index), 1) else index
+
+
 def _stands(wanted: Sequence[bytes], lines: Sequence[bytes], index: int) -> bool:
     if index + len(wanted) > len(lines):
         return False
@@ -64,6 +75,13 @@ def _stands(wanted: Sequence[bytes], lines: Sequence[bytes], index: int) -> bool
 
 def _where(hunk: Hunk, offsets: Sequence[int]) -> str:
     return ", ".join(f"line {hunk.old_index + offset + 1} (offset {offset:+d})" for offset in offsets)
+
+
+def _start_fault(hunk: Hunk) -> str:
+    if hunk.old_index and hunk.leading < CONTEXT:
+        due = min(CONTEXT, hunk.leading + hunk.old_index)
+        return f"it has {hunk.leading} lines of context before its first change, where the file has {due}"
+    return ""
 
 
 def _end_fault(hunk: Hunk, lines: Sequence[bytes]) -> str:
@@ -82,6 +100,9 @@ def _difference(hunk: Hunk, lines: Sequence[bytes]) -> str:
         if any(line.endswith(b"\r\n") for line in found):
             return "the file's lines end in CRLF where the patch's end in LF"
         return "the newline at the file's end differs"
+    near = closest(hunk.old, lines, hunk.old_index)
+    if near != hunk.old_index:
+        return f"the file's lines differ; the closest are at {_where(hunk, [near - hunk.old_index])}"
     return "the file's lines differ"
 
 

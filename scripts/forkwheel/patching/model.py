@@ -106,7 +106,8 @@ class Header:
     """The fields before the diff; ``text`` is their bytes with the blank line that ends them.
 
     ``lines`` gives each field's line. ``applied_upstream`` and ``applied_commit`` are the
-    release and the commit that took the patch, each None where it is not known.
+    release and the commit that took the patch, each None where it is not known. ``todo`` are the
+    fields that are yet to be filled in.
     """
 
     description: str
@@ -119,6 +120,7 @@ class Header:
     requires: tuple[str, ...]
     lines: tuple[tuple[str, int], ...]
     text: bytes
+    todo: tuple[str, ...] = ()
 
     def line_of(self, field: str) -> int:
         """Return the line of a field that the header has."""

@@ -10,6 +10,7 @@ from forkwheel.patching.apply import DoesNotApply, apply_patch
 from forkwheel.patching.compare import compare
 from forkwheel.patching.export import render
 from forkwheel.patching.header import new_header, with_date
+from forkwheel.patching.left import check_nothing_left
 from forkwheel.patching.names import path_fault
 from forkwheel.patching.overlay import File, Overlay
 from forkwheel.patching.pending import replace_files
@@ -26,7 +27,8 @@ class Refreshed:
     """What writing a patch back did.
 
     ``files`` are the paths that the patch changes now, ``renumbered`` the later patches whose
-    line numbers moved; ``broken`` says why a later patch no longer applies.
+    line numbers moved; ``broken`` says why a later patch no longer applies. ``todo`` are the
+    fields of the header that are yet to be filled in.
     """
 
     patch: str
@@ -34,14 +36,16 @@ class Refreshed:
     files: tuple[str, ...]
     renumbered: tuple[str, ...]
     broken: DoesNotApply | None
+    todo: tuple[str, ...] = ()
 
 
 def refresh(work: Work, series: Series, tree: Tree, *, today: date) -> Refreshed:
     """Write the work tree's patch back: only its file changes, and later ones that merely moved.
 
     Raises PatchError, and writes nothing, where the series or the source is not what the work
-    tree was opened on, or where the files cannot be a patch.
+    tree was opened on, where hunks are left to bring in, or where the files cannot be a patch.
     """
+    check_nothing_left(work.folder, work.patch)
     _check_unmoved(work, series, tree)
     index = len(series.patches) if work.is_new else series.index(work.patch)
     earlier = None if work.is_new else series.patches[index]
@@ -66,6 +70,7 @@ def refresh(work: Work, series: Series, tree: Tree, *, today: date) -> Refreshed
         files=tuple(file.path for file in patch.files),
         renumbered=tuple(item.name for item in later if item.name in contents),
         broken=broken,
+        todo=patch.header.todo,
     )
 
 
@@ -174,4 +179,4 @@ def _write(work: Work, old: Series, new: Series, contents: dict[str, bytes], *, 
     if contents:
         save_work(replace(work, series=(fingerprint(old), fingerprint(new))))
         replace_files(new.folder, contents)
-    save_work(replace(work, series=(fingerprint(new),), saved=saved, is_new=False))
+    save_work(replace(work, series=(fingerprint(new),), saved=saved, is_new=False, is_due=False))

@@ -42,12 +42,16 @@ class FileReport:
 
 @dataclass(frozen=True)
 class PatchReport:
-    """One patch in its series; ``fault`` says what is wrong unless the verdict is ``clean``."""
+    """One patch in its series; ``fault`` says what is wrong unless the verdict is ``clean``.
+
+    ``todo`` are the header's fields that are yet to be filled in.
+    """
 
     name: str
     sha256: str
     description: str
     forwarded: str
+    todo: tuple[str, ...]
     verdict: str
     fault: str
     files: tuple[FileReport, ...]
@@ -83,6 +87,7 @@ def _patch_report(patch: Patch, verdict: str, fault: DoesNotApply | None) -> Pat
         sha256=patch.sha256,
         description=patch.header.description.split("\n")[0],
         forwarded=patch.header.forwarded,
+        todo=patch.header.todo,
         verdict=verdict,
         fault=fault.message if fault else "",
         files=tuple(_file_reports(patch, verdict, fault)),
@@ -116,6 +121,7 @@ def package_document(package: str, version: str, series: Series, reports: tuple[
                 "sha256": report.sha256,
                 "description": report.description,
                 "forwarded": report.forwarded,
+                "todo": list(report.todo),
                 "verdict": report.verdict,
                 "fault": report.fault or None,
                 "files": [

@@ -16,7 +16,8 @@ from typing import Any
 from forkwheel.errors import PatchError, UsageError
 from forkwheel.patching.apply import DoesNotApply, apply_patch
 from forkwheel.patching.git import run_git
-from forkwheel.patching.lenient import apply_what_fits
+from forkwheel.patching.left import LEFT, write_left
+from forkwheel.patching.lenient import Left, apply_what_fits
 from forkwheel.patching.model import FilePatch
 from forkwheel.patching.overlay import Overlay
 from forkwheel.patching.series import Patch, Series
@@ -24,11 +25,8 @@ from forkwheel.projection import copy_tree
 from forkwheel.store import remove_tree, write_whole
 from forkwheel.tree import EXECUTABLE, Tree, read_entry, walk
 
-FORMAT = 1
+FORMAT = 2
 _RECORD = ".git/forkwheel.json"
-REJECTED = ".git/rejected.patch"
-"""Where a work tree keeps the hunks of its patch that did not fit."""
-
 _OPEN_AGAIN = "keep your change (`git diff` there), remove the folder, and open the patch again"
 _ATTRIBUTES = "* -text -eol -filter -ident -working-tree-encoding\n"
 
@@ -39,7 +37,8 @@ class Work:
 
     ``series`` are the states of the series (a name and the SHA-256 of the diff, per patch) that
     the work may be written back to; ``base`` is the source's digest, ``saved`` that of the
-    files as they were opened or last written back.
+    files as they were opened or last written back. ``is_due`` says that it is to be written back
+    even as it was opened, since the patch did not apply exactly.
     """
 
     folder: Path
@@ -49,25 +48,23 @@ class Work:
     base: str
     series: tuple[str, ...]
     saved: str
+    is_due: bool
 
 
 def open_work(
     series: Series, tree: Tree, folder: Path, *, package: str, name: str, epoch: int
-) -> tuple[Work, tuple[str, ...]]:
+) -> tuple[Work, tuple[Left, ...]]:
     """Open a work tree for the patch ``name``, new where the series has none of that name.
 
-    ``epoch`` dates the commits. Returns the work and, for a patch that no longer applies, the
-    hunks that did not fit, as text. A work tree that is there already is replaced if nothing in
+    ``epoch`` dates the commits. Returns the work and, for a patch that no longer applies, what
+    did not fit, which the file LEFT there holds too. A work tree that is there already is replaced if nothing in
     it is unsaved, and refused otherwise.
     """
     is_new = all(patch.name != name for patch in series.patches)
     index = len(series.patches) if is_new else series.index(name)
     _check_replaceable(folder)
     folder = folder.resolve()
-    made, replaced = (folder.with_name(f".{folder.name}.{state}") for state in ("new", "old"))
-    for rest in (made, replaced):
-        if rest.exists():
-            remove_tree(rest)
+    made, replaced = _beside(folder)
     made.parent.mkdir(parents=True, exist_ok=True)
     copy_tree(tree, made)
     _start_repository(made, package, epoch)
@@ -76,37 +73,72 @@ def open_work(
         apply_patch(overlay, patch, folder=series.folder)
         _write_files(made, overlay, patch.files)
         _commit(made, f"{patch.name}\n\n{patch.header.description}", epoch)
-    rejected = () if is_new else _open_patch(made, overlay, series, series.patches[index])
-    work = Work(folder, package, name, is_new, tree.digest, (fingerprint(series),), scan_work(made).digest)
+    is_due, left = (False, ()) if is_new else _open_patch(made, overlay, series, series.patches[index])
+    if LEFT in overlay:
+        raise PatchError(f"{LEFT} is a file of the source", hint="a patch of such a source cannot be edited here")
+    saved = scan_work(made).digest
+    work = Work(folder, package, name, is_new, tree.digest, (fingerprint(series),), saved, is_due)
     _write_record(made, work)
     if folder.exists():
         folder.rename(replaced)
     made.rename(folder)
     if replaced.exists():
         remove_tree(replaced)
-    return work, rejected
+    return work, left
 
 
-def _open_patch(made: Path, overlay: Overlay, series: Series, patch: Patch) -> tuple[str, ...]:
+def _beside(folder: Path) -> tuple[Path, Path]:
+    """Return where a work tree is made, and where one goes to be removed; rests of killed runs are cleared."""
+    made, replaced = (folder.with_name(f".{folder.name}.{state}") for state in ("new", "old"))
+    for rest in (made, replaced):
+        if rest.exists():
+            remove_tree(rest)
+    return made, replaced
+
+
+def _open_patch(made: Path, overlay: Overlay, series: Series, patch: Patch) -> tuple[bool, tuple[Left, ...]]:
+    """Bring a patch into the files; return whether it did not apply exactly, and what did not fit."""
+    left: tuple[Left, ...] = ()
     try:
         apply_patch(overlay, patch, folder=series.folder)
-        rejected: tuple[str, ...] = ()
+        is_due = False
     except DoesNotApply:
-        rejected = apply_what_fits(overlay, patch)
-        (made / REJECTED).write_text("\n".join(rejected), encoding="utf-8", errors="surrogateescape")
+        is_due = True
+        left = apply_what_fits(overlay, patch, folder=series.folder)
     _write_files(made, overlay, patch.files)
-    return rejected
+    if left:
+        write_left(made, patch.name, left)
+    return is_due, left
 
 
 def _check_replaceable(folder: Path) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    work = read_work(folder)
-    if scan_work(folder).digest != work.saved:
+    check_saved(read_work(folder))
+
+
+def has_changes(work: Work) -> bool:
+    """Tell whether files differ from what was opened or last written back."""
+    return scan_work(work.folder).digest != work.saved
+
+
+def check_saved(work: Work) -> None:
+    """Raise PatchError where removing a work tree would lose what a person did in it."""
+    if has_changes(work):
         raise PatchError(
-            f"{folder} holds unsaved work on {work.patch}",
-            hint="write it back with `patches --refresh`, or remove the folder to throw it away",
+            f"{work.folder} holds unsaved work on {work.patch}",
+            hint=f"write it back with `patches --package {work.package} --refresh`,"
+            " or remove the folder to throw it away",
         )
+
+
+def close_work(work: Work) -> None:
+    """Remove a work tree; raise PatchError where it holds unsaved work."""
+    check_saved(work)
+    folder = work.folder.resolve()
+    _, replaced = _beside(folder)
+    folder.rename(replaced)
+    remove_tree(replaced)
 
 
 def read_work(folder: Path) -> Work:
@@ -135,8 +167,8 @@ def _write_record(folder: Path, work: Work) -> None:
 
 
 def scan_work(folder: Path) -> Tree:
-    """Describe the files of a work tree, without git's own."""
-    names = [name for name in walk(folder) if not name.startswith(".git/")]
+    """Describe the files of a work tree, without git's own and what is left to bring in."""
+    names = [name for name in walk(folder) if name != LEFT and not name.startswith(".git/")]
     return Tree(folder, tuple(read_entry(folder / name, name) for name in names))
 
 
@@ -151,6 +183,7 @@ def _start_repository(folder: Path, package: str, epoch: int) -> None:
         run_git("config", name, value, folder=folder)
     (folder / ".git/info").mkdir(exist_ok=True)
     (folder / ".git/info/attributes").write_text(_ATTRIBUTES)
+    (folder / ".git/info/exclude").write_text(f"/{LEFT}\n")
     _commit(folder, f"{package}: the unpatched source", epoch)
 
 

@@ -11,7 +11,7 @@ from forkwheel.console import Console
 from forkwheel.errors import UsageError
 from forkwheel.release.provenance import SUFFIX, check_provenance
 from forkwheel.release.publish import Published, check_install_files, publish_set, verify_index, yank
-from forkwheel.release.publishable import check_publishable
+from forkwheel.release.publishable import check_publishable, kernel_wheels
 from forkwheel.release.signing import check_signature, sign, signature_of
 from forkwheel.release.wheel_set import WheelSet, find_manifest, load_set, verify_set
 
@@ -50,15 +50,17 @@ def run_publish(options: argparse.Namespace, console: Console) -> int:
     wheels = load_set(find_manifest(options.source, recipe=options.recipe))
     log = console.bind(wheels.recipe)
     with log.stage("check"):
-        check_publishable(wheels, lock=options.lock or Path("recipes") / wheels.recipe / "wheels.lock.toml")
+        lock = options.lock or Path("recipes") / wheels.recipe / "wheels.lock.toml"
+        check_publishable(wheels, lock=lock)
+        more = kernel_wheels(wheels, recipe_folder=lock.parent)
     _sign(wheels, options.key, console)
     with log.stage("publish"):
         if options.to is not None:
-            published = publish_set(options.to, wheels)
+            published = publish_set(options.to, wheels, more=more)
         else:
             from forkwheel.release.upload import upload_set
 
-            published = upload_set(options.repository, wheels)
+            published = upload_set(options.repository, wheels, more=more)
     _report(wheels, published, console)
     return 0
 

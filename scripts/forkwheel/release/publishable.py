@@ -7,11 +7,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import parse_wheel_filename
+
+from forkwheel.cuda.kernels_lock import load_kernels_lock
 from forkwheel.errors import PublishError
 from forkwheel.release.lock import load_lock
 from forkwheel.release.provenance import check_provenance
 from forkwheel.release.publish import check_install_files
-from forkwheel.release.wheel_set import SetWheel, WheelSet, verify_set
+from forkwheel.release.wheel_set import SetWheel, WheelSet, check_bytes, verify_set
+from forkwheel.wheels.verify import verify_wheel
 
 CHECKS = ("smoke.json", "controls.json", "census.json", "audit.json")
 """Records of checks that may lie beside a manifest; one that failed keeps its set from going out."""
@@ -26,6 +30,27 @@ def check_publishable(wheels: WheelSet, *, lock: Path) -> None:
     check_install_files(wheels)
     for suffix in CHECKS:
         _check_record(wheels.beside(suffix))
+
+
+def kernel_wheels(wheels: WheelSet, *, recipe_folder: Path) -> tuple[SetWheel, ...]:
+    """Return the wheel of compiled kernels that lies beside a set, if there is one.
+
+    Raise PublishError unless it is of the set's version and the kernels' lock has it.
+    """
+    document = read_record(wheels.beside("kernels.json")) or {}
+    made = document.get("wheel")
+    if made is None:
+        return ()
+    path = wheels.folder / Path(made["filename"]).name
+    check_bytes(path, sha256=made["sha256"], said_by=f"{wheels.recipe}.kernels.json")
+    verify_wheel(path, must_contain={})
+    name, version, _, _ = parse_wheel_filename(path.name)
+    hint = "compile the kernels anew with `forkwheel kernels --lock`, or remove their wheel and record"
+    if document.get("fast") or str(version) not in {wheel.version for wheel in wheels.wheels}:
+        raise PublishError(f"{path.name} is a fast build, or of another version than the set's wheels", hint=hint)
+    if made["sha256"] not in {build.sha256 for build in load_kernels_lock(recipe_folder).builds}:
+        raise PublishError(f"{path.name} is not in the kernels' lock in {recipe_folder}", hint=hint)
+    return (SetWheel(path, name, str(version), made["sha256"], made["size"], document["key"], development=False),)
 
 
 def _check_released(wheels: WheelSet) -> None:
@@ -91,5 +116,8 @@ def problems(document: Mapping[str, Any]) -> Iterator[str]:
     for check in document.get("checks") or ():
         if check.get("status") == "FAIL":
             yield f"{check.get('name')} failed: {check.get('detail', '')}"
+    for change in document.get("difference") or ():
+        if change.get("change") == "newly closed":
+            yield f"the series closes the gate {change.get('place')}: {change.get('condition')}"
     if document.get("verdict", "PASS") != "PASS":
         yield f"the verdict is {document['verdict']}"

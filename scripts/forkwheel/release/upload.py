@@ -10,19 +10,19 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from forkwheel.errors import PublishError, UsageError
 from forkwheel.fetch.masking import mask
 from forkwheel.release.publish import Published
-from forkwheel.release.wheel_set import WheelSet
+from forkwheel.release.wheel_set import SetWheel, WheelSet
 
 _SHOWN_LINES = 12
 
 
-def upload_set(repository: str, wheels: WheelSet) -> Published:
-    """Upload a set's wheels, each after those that it requires.
+def upload_set(repository: str, wheels: WheelSet, *, more: Sequence[SetWheel] = ()) -> Published:
+    """Upload a set's wheels, each after those that it requires, and ``more`` that belong to it.
 
     ``repository`` is a name in the person's ``.pypirc``, or a URL. Raise PublishError with what
     the server said where it refuses.
@@ -31,7 +31,8 @@ def upload_set(repository: str, wheels: WheelSet) -> Published:
         raise PublishError("twine, which uploads, is not installed", hint="pip install 'forkwheel[publish]'")
     environment = {**os.environ, **twine_variables(repository), "PYTHONUTF8": "1", "NO_COLOR": "1"}
     environment |= {"TWINE_NON_INTERACTIVE": "1", "COLUMNS": "200"}
-    files = [str(wheel.path.absolute()) for wheel in wheels.wheels]
+    all_wheels = (*wheels.wheels, *more)
+    files = [str(wheel.path.absolute()) for wheel in all_wheels]
     done = subprocess.run(
         [sys.executable, "-m", "twine", "--no-color", "upload", "--non-interactive", "--disable-progress-bar", *files],
         env=environment,
@@ -46,7 +47,7 @@ def upload_set(repository: str, wheels: WheelSet) -> Published:
             hint="see that the server lets this user upload (.pypirc, keyring, TWINE_USERNAME and TWINE_PASSWORD), "
             "and that it has no file of that name: a published file never changes",
         )
-    return Published(tuple(wheel.filename for wheel in wheels.wheels), ())
+    return Published(tuple(wheel.filename for wheel in all_wheels), ())
 
 
 def twine_variables(repository: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import cast
 import httpx2
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
-from unearth import PackageFinder, Source
+from unearth import Link, PackageFinder, Source
 from unearth.fetchers import Fetcher
 
 from forkwheel.errors import FetchError, UsageError
@@ -18,6 +18,7 @@ from forkwheel.fetch.index import _locations as index_locations
 from forkwheel.fetch.masking import mask
 from forkwheel.fetch.pip_settings import read_pip_settings
 from forkwheel.recipe import FileSource
+from forkwheel.tree import sha256_file
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def list_releases(name: str, *, context: FetchContext) -> dict[Version, Release]
             except httpx2.HTTPError as error:
                 raise explain_http(error, url) from error
             for item in packages:
-                if (file := _file(item.link.filename, item.link.hash_option)) is not None and item.version:
+                if (file := _file(item.link)) is not None and item.version:
                     found.setdefault(file.filename, (_version(item.version), file, _yanked(item.link)))
     if not found:
         where = ", ".join(mask(url) for url, _ in locations)
@@ -91,10 +92,14 @@ def _yanked(link: object) -> str | None:
     return getattr(link, "yank_reason", None) or "without a reason"
 
 
-def _file(filename: str, hashes: dict[str, list[str]] | None) -> FileSource | None:
-    sha256 = (hashes or {}).get("sha256", [""])[0].lower()
-    kind = "wheel" if filename.endswith(".whl") else "sdist" if filename.endswith((".tar.gz", ".zip")) else ""
-    return FileSource(kind, filename, sha256) if kind and sha256 else None
+def _file(link: Link) -> FileSource | None:
+    """Return a link's file with the SHA-256 that its page gives, or that it has where it is on this machine."""
+    name = link.filename
+    kind = "wheel" if name.endswith(".whl") else "sdist" if name.endswith((".tar.gz", ".zip")) else ""
+    sha256 = (link.hash_option or {}).get("sha256", [""])[0].lower()
+    if kind and not sha256 and link.is_file:
+        sha256 = sha256_file(link.file_path)
+    return FileSource(kind, name, sha256) if kind and sha256 else None
 
 
 def find_release(name: str, version: Version, *, context: FetchContext) -> Release:

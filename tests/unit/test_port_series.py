@@ -1,0 +1,328 @@
+"""Porting from sdist to sdist: what is kept, dropped, in conflict, given up, and written."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patch_support import EDIT, HEADER, LINES
+
+from forkwheel import cli
+from forkwheel.patching.git import run_git
+from forkwheel.patching.series import load_series
+from forkwheel.recipe import load_recipe
+
+OTHER = EDIT.replace(b"f.txt", b"g.txt").replace(b"+ten", b"+ten of g")
+SECOND = EDIT.replace(b"-line 10\n+ten\n", b"-ten\n+TEN\n")
+
+
+def sdist(folder: Path, version: str, files: Mapping[str, bytes], *, name: str = "demo") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{version}.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for member, content in files.items():
+            info = tarfile.TarInfo(f"{name}-{version}/{member}")
+            info.size, info.mtime = len(content), 1_700_000_000
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+class Project:
+    """A recipe for one small package in a repository of its own, and the package's releases."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.links = folder / "links"
+        self.repository = folder / "repository"
+        self.work = folder / "work"
+
+    def release(self, version: str, files: Mapping[str, bytes]) -> Path:
+        return sdist(self.links, version, {"pyproject.toml": b"", **files})
+
+    def write(self, diffs: Mapping[str, bytes], *, headers: Mapping[str, bytes] | None = None, more: str = "") -> None:
+        """Write a recipe that patches release 1.0."""
+        patches = self.repository / "patches" / "demo" / "1.0"
+        patches.mkdir(parents=True)
+        for name, diff in diffs.items():
+            (patches / name).write_bytes((headers or {}).get(name, HEADER) + diff)
+        (patches / "series").write_text("# the order matters\n" + "".join(f"{name}\n" for name in diffs))
+        digest = hashlib.sha256((self.links / "demo-1.0.tar.gz").read_bytes()).hexdigest()
+        recipe = self.repository / "recipes" / "wide" / "recipe.toml"
+        recipe.parent.mkdir(parents=True)
+        recipe.write_text(
+            '# Why this recipe is.\n[recipe]\nname = "wide"\nlocal = "us"\nrevision = 7\ntarget = "sm_120a"\n\n'
+            '[[package]]\nname = "demo"\nversion = "1.0"\nepoch = 1600000000  # the date of 1.0\n'
+            'series = "../../patches/demo/1.0"\n'
+            f"{more}\n[[package.source]]\n"
+            f'kind = "sdist"\nfilename = "demo-1.0.tar.gz"\nsha256 = "{digest}"\n'
+        )
+
+    def run(self, *arguments: str, recipe: str = "wide") -> int:
+        return cli.run(["port", "--recipe", recipe, "--work", str(self.work), *arguments])
+
+    def series(self, version: str) -> Path:
+        return self.repository / "patches" / "demo" / version
+
+    def snapshot(self) -> dict[str, bytes]:
+        files = (path for path in self.repository.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.repository)): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    made = Project(tmp_path)
+    made.repository.mkdir()
+    made.links.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(made.links))
+    monkeypatch.setenv("FORKWHEEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(cli._COMMANDS, "port", "forkwheel.upstream.port_commands")
+    monkeypatch.setitem(cli._COMMANDS, "upstream", "forkwheel.upstream.commands")
+    monkeypatch.chdir(made.repository)
+    return made
+
+
+def conflicting(project: Project) -> None:
+    """Make a port of two patches stop at the second."""
+    project.release("1.0", {"f.txt": LINES, "g.txt": LINES})
+    project.release("2.0", {"f.txt": b"new\n" + LINES, "g.txt": LINES.replace(b"line 10\n", b"10\n")})
+    project.write({"a.patch": EDIT, "b.patch": OTHER})
+
+
+def test_a_series_that_only_moved_is_ported_and_back_to_the_same_bytes(project: Project) -> None:
+    project.release("1.0", {"f.txt": LINES})
+    project.release("2.0", {"f.txt": b"new\n" * 3 + LINES + b"more\n"})
+    project.write({"a.patch": EDIT, "b.patch": SECOND})
+
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 0
+    back = project.folder / "back"
+    assert project.run("--to", "demo=1.0", "--name", "back", "--out", str(back), recipe="wide-2") == 0
+
+    assert b"@@ -10,7 +10,7 @@" in (project.series("2.0") / "a.patch").read_bytes()
+    for name in ("a.patch", "b.patch", "series"):
+        assert (back / "patches/demo/1.0" / name).read_bytes() == (project.series("1.0") / name).read_bytes()
+    assert not project.work.exists()
+
+
+def test_the_new_recipe_keeps_comments_and_has_the_new_pins(project: Project) -> None:
+    project.release("1.0", {"f.txt": LINES, "docs/x.txt": b"x\n"})
+    archive = project.release("2.0", {"f.txt": b"new\n" + LINES})
+    project.write({"a.patch": EDIT}, more='include = [\n  "f.txt",\n  "docs/**",\n]')
+
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 0
+
+    file = project.repository / "recipes/wide-2/recipe.toml"
+    recipe = load_recipe(file)
+    assert file.read_text().startswith("# Why this recipe is.\n")
+    assert (recipe.name, recipe.revision) == ("wide-2", 1)
+    (package,) = recipe.packages
+    assert (package.version, package.epoch, package.include) == ("2.0", 1_700_000_000, ("f.txt",))
+    assert package.series == project.series("2.0").resolve()
+    assert package.sources[0].sha256 == hashlib.sha256(archive.read_bytes()).hexdigest()  # type: ignore[union-attr]
+
+
+def test_two_ports_write_the_same_and_have_the_same_commits(project: Project) -> None:
+    conflicting(project)
+    written, commits = [], []
+    for number in ("1", "2"):
+        out = project.folder / number
+        assert project.run("--to", "demo=2.0", "--name", "wide-2", "--out", str(out)) == 4
+        commits.append(run_git("log", "--all", "--format=%H", folder=project.work / "demo"))
+        assert project.run("--skip") == 0
+        written.append({str(file.relative_to(out)): file.read_bytes() for file in out.rglob("*") if file.is_file()})
+    assert written[0] == written[1]
+    assert commits[0] == commits[1]
+
+
+def test_what_upstream_took_is_dropped_with_a_note(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.release("1.0", {"f.txt": LINES, "g.txt": LINES})
+    project.release("2.0", {"f.txt": LINES.replace(b"line 10\n", b"ten\n"), "g.txt": LINES})
+    requires = HEADER.replace(b"Last-Update", b"Requires: a.patch\nLast-Update")
+    project.write({"a.patch": EDIT, "b.patch": OTHER}, headers={"b.patch": requires})
+
+    assert project.run("--to", "demo=2.0", "--name", "wide-2", "--json") == 0
+
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert told["kept"] == ["b.patch"]
+    assert "upstream has the same change" in told["dropped"]["a.patch"]
+    (patch,) = load_series(project.series("2.0")).patches
+    assert (patch.name, patch.header.requires) == ("b.patch", ())
+    assert (project.series("2.0") / "series").read_text() == "# the order matters\nb.patch\n"
+
+
+def test_what_its_header_says_that_upstream_has_is_dropped(project: Project) -> None:
+    project.release("1.0", {"f.txt": LINES, "g.txt": LINES})
+    project.release("2.0", {"f.txt": LINES.replace(b"line 10\n", b"10\n"), "g.txt": LINES})
+    expired = HEADER.replace(b"Last-Update", b"Applied-Upstream: 1.5\nLast-Update")
+    project.write({"a.patch": EDIT, "b.patch": OTHER}, headers={"a.patch": expired})
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 0
+    assert [patch.name for patch in load_series(project.series("2.0")).patches] == ["b.patch"]
+
+
+def test_a_file_that_moved_takes_its_patch_along(project: Project) -> None:
+    project.release("1.0", {"f.txt": LINES, "other.txt": b"other\n"})
+    project.release("2.0", {"lib/f.txt": b"new\n" + LINES, "other.txt": b"other\n"})
+    project.write({"a.patch": EDIT})
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 0
+    (patch,) = load_series(project.series("2.0")).patches
+    assert [file.path for file in patch.files] == ["lib/f.txt"]
+
+
+def test_a_conflict_stops_and_says_how_to_go_on(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    conflicting(project)
+    before = project.snapshot()
+
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+
+    told = capsys.readouterr().err
+    for words in ("b.patch", str(project.work / "demo" / "g.txt"), "--continue", "--skip", "--abort"):
+        assert words in told
+    assert b"<<<<<<<" in (project.work / "demo/g.txt").read_bytes()
+    assert project.snapshot() == before
+
+
+def test_a_mended_conflict_is_gone_on_from(project: Project) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    (project.work / "demo/g.txt").write_bytes(LINES.replace(b"line 10\n", b"ten of 10\n"))
+
+    assert project.run("--continue") == 0
+
+    patches = load_series(project.series("2.0")).patches
+    assert [patch.name for patch in patches] == ["a.patch", "b.patch"]
+    assert b"-10\n+ten of 10\n" in patches[1].content
+    assert patches[1].header.text == HEADER
+
+
+def test_marks_of_a_conflict_are_never_committed(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    conflicting(project)
+    before = project.snapshot()
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    assert project.run("--continue") == 4
+    assert "still holds the marks" in capsys.readouterr().err
+    assert project.snapshot() == before
+
+
+def test_a_conflict_mended_to_upstreams_side_drops_the_patch(project: Project) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    (project.work / "demo/g.txt").write_bytes(LINES.replace(b"line 10\n", b"10\n"))
+    assert project.run("--continue") == 0
+    assert [patch.name for patch in load_series(project.series("2.0")).patches] == ["a.patch"]
+
+
+def test_a_port_that_is_given_up_leaves_nothing(project: Project) -> None:
+    conflicting(project)
+    before = project.snapshot()
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    assert project.run("--abort") == 0
+    assert project.snapshot() == before
+    assert not project.work.exists()
+
+
+def test_one_port_at_a_time(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 2
+    assert "not finished" in capsys.readouterr().err
+
+
+def test_a_series_that_changed_meanwhile_is_not_gone_on_with(project: Project) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    (project.series("1.0") / "series").write_text("a.patch\n")
+    (project.series("1.0") / "b.patch").unlink()
+    assert project.run("--continue") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--to", "demo=9.9"], "no demo 9.9"),
+        (["--to", "demo"], "names no package"),
+        (["--to", "other=2.0"], "has no package 'other'"),
+        (["--to", "demo=2.0", "--to", "demo=1.0"], "two versions"),
+        (["--to", "demo=new"], "no version of demo"),
+        (["--to", "demo=2.0@main"], "no git source"),
+        (["--to", "demo=1.0"], "exists already"),
+        (["--to", "demo=2.0", "--name", "wide"], "cannot be the new recipe's name"),
+        (["--continue"], "no port is open"),
+        (["--abort"], "no port is open"),
+    ],
+)
+def test_what_cannot_be_ported_is_one_error(
+    project: Project, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    conflicting(project)
+    before = project.snapshot()
+    assert project.run(*arguments) in (2, 3)
+    assert message in capsys.readouterr().err
+    assert project.snapshot() == before
+    assert not project.work.exists()
+
+
+def upstream(*arguments: str) -> int:
+    return cli.run(["upstream", "--recipe", "wide", *arguments])
+
+
+def test_verdicts_are_shown_and_are_the_exit_status(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    conflicting(project)
+    assert upstream("--to", "1.0") == 0
+    assert upstream("--to", "2.0") == 4
+    assert "conflict" in capsys.readouterr().out
+    assert upstream("--to", "1.0..2.0", "--json") == 4
+    told = json.loads(capsys.readouterr().out)
+    rows = {course["name"]: course for course in told["patches"]}
+    assert (rows["b.patch"]["applied_until"], rows["b.patch"]["changed_in"]) == ("1.0", "2.0")
+    assert rows["a.patch"]["changed_in"] is None
+    assert [revision["revision"] for revision in told["revisions"]] == ["1.0", "2.0"]
+
+
+def test_a_file_is_judged_as_its_version_is(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    conflicting(project)
+    assert upstream("--to", str(project.links / "demo-2.0.tar.gz"), "--json") == 4
+    assert json.loads(capsys.readouterr().out)["revisions"][0]["version"] == "2.0"
+
+
+@pytest.mark.parametrize(
+    ("files", "text", "message"),
+    [
+        ({"h.txt": b"else\n"}, "demo-3.0.tar.gz", "another project"),
+        (None, "other-3.0.tar.gz", "is of other"),
+        (None, "absent-3.0.tar.gz", "no such file"),
+    ],
+)
+def test_a_series_of_another_project_is_one_error(
+    project: Project, capsys: pytest.CaptureFixture[str], files: dict[str, bytes] | None, text: str, message: str
+) -> None:
+    conflicting(project)
+    if files is not None:
+        project.release("3.0", files)
+    elif text.startswith("other"):
+        sdist(project.links, "3.0", {"f.txt": LINES}, name="other")
+    assert upstream("--to", str(project.links / text)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_damaged_file_is_one_error(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    conflicting(project)
+    archive = project.release("3.0", {"f.txt": LINES})
+    archive.write_bytes(archive.read_bytes()[:-40])
+    assert upstream("--to", str(archive)) == 3
+    assert "is damaged" in capsys.readouterr().err
+
+
+def test_a_build_past_the_release_that_took_a_patch_names_the_patch(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.release("1.0", {"f.txt": LINES})
+    expired = HEADER.replace(b"Last-Update", b"Drop-After: 0.9\nLast-Update")
+    project.write({"a.patch": EDIT}, headers={"a.patch": expired})
+    assert cli.run(["build", "--recipe", "wide", "--out", str(project.folder / "dist")]) == 4
+    assert "drop a.patch" in capsys.readouterr().err
