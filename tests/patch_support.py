@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,6 +35,11 @@ def make_tree(root: Path, files: Mapping[str, bytes], *, executable: tuple[str, 
         target.chmod(0o755 if name in executable else 0o644)
     root.mkdir(parents=True, exist_ok=True)
     return scan(root)
+
+
+def filled_in(patch: bytes) -> bytes:
+    """Answer the fields of a new patch's header."""
+    return re.sub(rb"Forwarded: TODO .*", b"Forwarded: no", patch).replace(b"TODO ", b"")
 
 
 def make_series(folder: Path, diffs: Mapping[str, bytes], *, header: bytes = HEADER) -> Series:

@@ -77,6 +77,21 @@ def test_a_manifest_is_built_again_and_told_apart_from_the_checkout(made: Path, 
     assert "gives another key: changed are patch/longer-lines.patch" in run.stdout
 
 
+def test_a_manifest_alone_is_built_from_the_checkout(made: Path, dist: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    shutil.copytree(made / "recipes", clone / "recipes")
+    (dist / WHEEL).unlink()
+    run = reproduce(dist / "small.manifest.json", tmp_path=tmp_path, cwd=clone)
+    assert identical(run), run.stderr
+    patch = clone / "recipes" / "small" / "patches" / "longer-lines.patch"
+    patch.write_text(patch.read_text().replace("+MAX_LINE_LENGTH = 120", "+MAX_LINE_LENGTH = 140"))
+    run = reproduce(dist / "small.manifest.json", tmp_path=tmp_path, cwd=clone)
+    assert run.returncode == 7
+    assert "tomli-w differs in patch/longer-lines.patch" in run.stderr
+    run = reproduce(dist / "small.manifest.json", tmp_path=tmp_path)
+    assert run.returncode == 2, "without wheels or checkout there is nothing to build from"
+
+
 def runs(python: str) -> bool:
     """Tell whether a Python of another minor version works."""
     command = [python, "-c", "import sys, venv, ensurepip; print(sys.version_info[:2])"]

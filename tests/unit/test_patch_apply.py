@@ -99,6 +99,41 @@ def test_an_offset_is_refused_with_where_it_would_fit(tmp_path: Path) -> None:
     assert (error.verdict.verdict, error.verdict.offsets, str(error.verdict)) == ("offset", (2,), "offset +2")
     assert f"{tmp_path}/series/p0.patch:8: hunk 1 of 1 for f.txt" in error.message
     assert "line 9 (offset +2)" in error.message
+    assert "\n" not in error.message
+    assert "`patches --edit p0.patch`" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [(5, "its lines stand elsewhere: line 1 (offset -4)"), (25, "its lines stand elsewhere: line 1 (offset -24)")],
+)
+def test_a_hunk_at_the_files_start_with_wrong_numbers_is_told_its_place(tmp_path: Path, start: int, words: str) -> None:
+    tree = make_tree(tmp_path / "tree", {"f.txt": LINES})
+    numbers = b"@@ -%d,3 +%d,4 @@\n" % (start, start)
+
+    error = refusal(tmp_path, tree, b"--- a/f.txt\n+++ b/f.txt\n" + numbers + b"+new\n line 1\n line 2\n line 3\n")
+
+    assert error.verdict.verdict == "offset"
+    assert words in error.message
+    assert "context" not in error.message
+
+
+def test_less_context_before_the_change_than_the_file_has_is_refused(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path / "tree", {"f.txt": LINES})
+    short = EDIT.replace(b" line 7\n", b"").replace(b"7,7 +7,7", b"8,6 +8,6")
+
+    error = refusal(tmp_path, tree, short)
+
+    assert "2 lines of context before its first change, where the file has 3" in error.message
+    assert "3 lines of context" in error.hint
+
+
+def test_an_insertion_without_any_context_is_refused(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path / "tree", {"f.txt": LINES})
+
+    error = refusal(tmp_path, tree, b"--- a/f.txt\n+++ b/f.txt\n@@ -5,0 +6 @@\n+new\n")
+
+    assert "0 lines of context before its first change, where the file has 3" in error.message
 
 
 def test_several_places_are_ambiguous(tmp_path: Path) -> None:
@@ -157,6 +192,36 @@ def test_a_failed_hunk_is_shown_beside_what_was_found(tmp_path: Path) -> None:
     assert rows[1].split() == ["7", "|", "line", "7", "|", "line", "7"]
     assert rows[3].split() == ["!", "9", "|", "line", "9", "|", "line", "9\\s"]
     assert [row.split()[0] == "!" for row in rows[1:]] == [False, False, True, False, False, True, False]
+
+
+def marks(error: DoesNotApply) -> list[str]:
+    """Return the rows of the table that are marked, without their spaces."""
+    return [" ".join(row.split()) for row in error.message.splitlines()[2:] if row.split()[0] == "!"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "marked"),
+    [
+        (b"line 8\n", b"line 8\nadded\n", "! 9 | (no line) | added"),
+        (b"line 8\n", b"", "! | line 8 | (no line)"),
+        (b"line 13\n", b"other\n", "! 13 | line 13 | other"),
+        (b"line 7\n", b"LINE 7\n", "! 7 | line 7 | LINE 7"),
+    ],
+)
+def test_only_lines_that_differ_are_marked(tmp_path: Path, old: bytes, new: bytes, marked: str) -> None:
+    tree = make_tree(tmp_path / "tree", {"f.txt": LINES.replace(old, new)})
+
+    assert marks(refusal(tmp_path, tree, EDIT)) == [marked]
+
+
+def test_a_hunk_that_moved_and_differs_is_shown_at_its_new_place(tmp_path: Path) -> None:
+    moved = b"".join(b"other %d\n" % number for number in range(40)) + LINES.replace(b"line 9\n", b"LINE 9\n")
+    tree = make_tree(tmp_path / "tree", {"f.txt": moved})
+
+    error = refusal(tmp_path, tree, EDIT)
+
+    assert "the closest are at line 47 (offset +40)" in error.message
+    assert marks(error) == ["! 49 | line 9 | LINE 9"]
 
 
 CREATED = b"--- /dev/null\n+++ b/%s\n@@ -0,0 +1 @@\n+x\n"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from patch_support import EDIT, LINES, make_series, make_tree
+from patch_support import EDIT, LINES, filled_in, make_series, make_tree
 
 from forkwheel import cli
 from forkwheel.tree import Tree
@@ -156,10 +156,10 @@ def test_a_new_patch_is_started_and_filled_in(place: Path, capsys: pytest.Captur
     assert "edit my/tree/g.txt" in capsys.readouterr().out
     (place / "my/tree/g.txt").write_bytes(b"short\n")
     assert run("--refresh", "--worktree", "my/tree") == 0
-    assert "fill in the TODO lines at the top of" in capsys.readouterr().out
+    assert "fill in Description, Origin, Forwarded in patches/two/later.patch" in capsys.readouterr().out
     assert run("--check", "--package", "two") == 4
     file = place / "patches/two/later.patch"
-    file.write_bytes(file.read_bytes().replace(b"TODO ", b""))
+    file.write_bytes(filled_in(file.read_bytes()))
 
     assert run("--check", "--package", "two") == 0
     assert run("--refresh", "--worktree", "my/tree") == 0
@@ -186,13 +186,151 @@ def test_a_mistake_is_one_error_of_usage(
     assert words in capsys.readouterr().err
 
 
-def test_two_open_work_trees_need_the_package(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def edit(file: Path, old: bytes = b"ten\n", new: bytes = b"TEN\n") -> None:
+    content = file.read_bytes()
+    assert old in content
+    file.write_bytes(content.replace(old, new))
+
+
+def test_a_series_with_a_header_to_fill_in_is_shown_and_not_accepted(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = place / "patches/two/z.patch"
+    edit(file, b"Forwarded: no", b"Forwarded: TODO")
+
+    assert run() == 0
+
+    shown = capsys.readouterr().out
+    assert ["clean,", "header", "to", "fill", "in", "to", "fill", "in"] in [
+        line.split()[-8:] for line in shown.splitlines()
+    ]
+    assert "fill in Forwarded in patches/two/z.patch" in shown
+    assert "two 1.0: 1 patch\n" in shown
+    assert run("--check") == 4
+    assert "fill in Forwarded in" in capsys.readouterr().err
+
+
+def test_the_only_work_tree_with_changes_is_written_back(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("--edit", "a")
+    run("--edit", "z")
+    edit(place / "build/patches/two/f.txt")
+
+    assert run("--refresh") == 0
+
+    assert "[two] patches/two/z.patch is written" in capsys.readouterr().out
+
+
+def test_several_work_trees_with_changes_are_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, package in (("a", "one"), ("z", "two")):
+        run("--edit", name)
+        edit(place / "build/patches" / package / "f.txt")
+
+    assert run("--refresh") == 2
+
+    error = capsys.readouterr().err
+    assert "a.patch (one, in build/patches/one), z.patch (two, in build/patches/two)" in error
+    assert "`nox -s patches -- --recipe demo --refresh a.patch`" in error
+    assert run("--refresh", "z") == 0
+    assert run("--refresh") == 0
+    assert b"+TEN\n" in (place / "patches/one/a.patch").read_bytes()
+
+
+def test_work_trees_without_changes_are_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("--edit", "a")
     run("--edit", "z")
 
     assert run("--refresh") == 2
-    assert "several work trees are open" in capsys.readouterr().err
+    assert "no work tree has changes to write back: a.patch (one" in capsys.readouterr().err
     assert run("--refresh", "--package", "two") == 0
+    assert run("--refresh", "b") == 2
+    assert "b.patch is open in no work tree" in capsys.readouterr().err
+
+
+def conflict(place: Path) -> None:
+    """Leave b.patch of one with a hunk that does not fit."""
+    second = EDIT.replace(b"-line 10\n+ten", b"-ten\n+10")
+    make_series(place / "patches/one", {"a.patch": EDIT, "b.patch": second})
+    run("--edit", "a")
+    edit(place / "build/patches/one/f.txt")
+    assert run("--refresh") == 4
+
+
+def test_hunks_that_are_left_end_in_a_failure_until_they_are_dealt_with(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conflict(place)
+    before = (place / "patches/one/b.patch").read_bytes()
+
+    assert run("--edit", "b") == 4
+    assert "1 part of it could not be brought in; build/patches/one/LEFT.patch holds" in capsys.readouterr().out
+    assert run("--refresh") == 4
+    assert "LEFT.patch holds hunks of b.patch" in capsys.readouterr().err
+    assert (place / "patches/one/b.patch").read_bytes() == before
+
+    edit(place / "build/patches/one/f.txt", b"TEN\n", b"10\n")
+    (place / "build/patches/one/LEFT.patch").unlink()
+    assert run("--refresh") == 0
+    assert b"-TEN\n+10\n" in (place / "patches/one/b.patch").read_bytes()
+    assert run("--check") == 0
+
+
+def test_a_work_tree_with_left_hunks_counts_as_one_to_write_back(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conflict(place)
+    run("--edit", "b")
+    run("--edit", "z")
+
+    assert run("--refresh") == 4
+    (place / "build/patches/one/LEFT.patch").unlink()
+    assert run("--refresh") == 4
+
+    assert "differs in nothing from the tree without the patch" in capsys.readouterr().err
+
+
+def test_work_trees_are_closed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("--edit", "a")
+    run("--edit", "z")
+    edit(place / "build/patches/two/f.txt")
+
+    assert run("--close") == 4
+    captured = capsys.readouterr()
+    assert "build/patches/two holds unsaved work on z.patch" in captured.err
+    assert "`nox -s patches -- --recipe demo --package two --refresh`" in captured.err
+    assert (place / "build/patches/one").exists()
+
+    assert run("--refresh") == 0
+    assert "--recipe demo --package two --close" in capsys.readouterr().out
+    assert run("--close", "z") == 0
+    assert run("--close") == 0
+    assert list((place / "build/patches").iterdir()) == []
+    assert run("--close") == 2
+
+
+def test_a_work_tree_elsewhere_is_named_in_the_commands(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("--edit", "a", "--worktree", "my tree")
+    assert "--package one --refresh --worktree 'my tree'" in capsys.readouterr().out
+    assert run("--close", "--worktree", "my tree") == 0
+    assert not (place / "my tree").exists()
+
+
+@pytest.mark.parametrize(("name", "closest"), [("zebra", "z-bra.patch"), ("admit", "layer-gate-admit.patch")])
+def test_the_closest_name_is_given(place: Path, capsys: pytest.CaptureFixture[str], name: str, closest: str) -> None:
+    (place / "patches/two/z.patch").unlink()
+    make_series(place / "patches/two", {"z-bra.patch": EDIT, "layer-gate-admit.patch": OTHER})
+
+    assert run("--edit", name) == 2
+
+    assert f"the closest is {closest}: `nox -s patches -- --recipe demo --edit {closest}`" in capsys.readouterr().err
+
+
+def test_where_the_header_is_edited_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = "is edited in the patch file itself: patches/one/b.patch"
+    for arguments in (("--edit", "b"), ("--refresh",)):
+        assert run(*arguments) == 0
+        assert said in capsys.readouterr().out
+    assert run("--new", "c", "g.txt", "--package", "one") == 0
+    assert "once --refresh has made it: patches/one/c.patch" in capsys.readouterr().out
 
 
 def test_a_broken_later_patch_is_an_error_that_says_how_to_go_on(
@@ -207,7 +345,7 @@ def test_a_broken_later_patch_is_an_error_that_says_how_to_go_on(
 
     error = capsys.readouterr().err
     assert "zz.patch:8: a hunk for f.txt no longer applies" in error
-    assert "`patches --edit zz.patch`" in error
+    assert "`nox -s patches -- --recipe demo --edit zz.patch`" in error
 
 
 def test_a_name_that_is_not_utf8_is_shown(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

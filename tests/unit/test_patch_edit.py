@@ -2,79 +2,26 @@
 
 from __future__ import annotations
 
-import datetime
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from patch_support import HEADER, LINES, make_series, make_tree
+from patch_bench import LONG, Bench, diff_at, git
+from patch_support import HEADER, LINES, filled_in, make_series, make_tree
 
 from forkwheel.errors import ForkwheelError, PatchError, ToolchainError, UsageError
 from forkwheel.patching import pending, worktree
 from forkwheel.patching.apply import check_series
 from forkwheel.patching.left import LEFT
-from forkwheel.patching.lenient import Left
-from forkwheel.patching.refresh import Refreshed, refresh
-from forkwheel.patching.series import Series, load_series
-from forkwheel.patching.worktree import close_work, open_work, read_work
+from forkwheel.patching.refresh import Refreshed
+from forkwheel.patching.series import load_series
+from forkwheel.patching.worktree import read_work
 from forkwheel.store import write_whole
-from forkwheel.tree import Tree
-
-TODAY = datetime.date(2026, 11, 29)
-LONG = LINES + b"".join(b"row %d\n" % number for number in range(21, 61))
-
-
-def diff_at(line: int, old: bytes, new: bytes, *, content: bytes = LONG) -> bytes:
-    """Return a diff of f.txt that replaces one line."""
-    lines = content.splitlines(keepends=True)
-    before, after = lines[line - 4 : line - 1], lines[line : line + 3]
-    body = b"".join(b" " + text for text in before) + b"-" + old + b"\n+" + new + b"\n"
-    head = b"--- a/f.txt\n+++ b/f.txt\n@@ -%d,7 +%d,7 @@\n" % (line - 3, line - 3)
-    return head + body + b"".join(b" " + text for text in after)
-
-
-class Bench:
-    """A tree, a series of three patches of one file, and a folder for the work tree."""
-
-    def __init__(self, root: Path) -> None:
-        self.tree: Tree = make_tree(root / "tree", {"f.txt": LONG, "g.txt": b"g\n"})
-        self.folder = root / "series"
-        self.work = root / "build" / "work"
-        diffs = {
-            "a.patch": diff_at(5, b"line 5", b"five"),
-            "b.patch": diff_at(25, b"row 25", b"ROW 25"),
-            "c.patch": diff_at(45, b"row 45", b"ROW 45"),
-        }
-        make_series(self.folder, diffs)
-
-    @property
-    def series(self) -> Series:
-        return load_series(self.folder, allow_todo=True)
-
-    def open(self, name: str) -> tuple[Left, ...]:
-        return open_work(self.series, self.tree, self.work, package="demo", name=name, epoch=1_700_000_000)[1]
-
-    def replace(self, old: bytes, new: bytes, file: str = "f.txt") -> None:
-        target = self.work / file
-        content = target.read_bytes()
-        assert old in content
-        target.write_bytes(content.replace(old, new, 1))
-
-    def refresh(self) -> Refreshed:
-        return refresh(read_work(self.work), self.series, self.tree, today=TODAY)
-
-    def bytes_of(self) -> dict[str, bytes]:
-        return {file.name: file.read_bytes() for file in self.folder.iterdir()}
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
-
-
-def git(bench: Bench, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=bench.work, check=True, capture_output=True, text=True).stdout
 
 
 def test_the_work_tree_shows_the_patch_as_what_is_not_committed(bench: Bench) -> None:
@@ -236,7 +183,7 @@ def test_a_new_patch_is_listed_last_and_waits_for_its_header(bench: Bench) -> No
         load_series(bench.folder)
 
     content = (bench.folder / "d.patch").read_bytes()
-    (bench.folder / "d.patch").write_bytes(content.replace(b"TODO yes, ", b"no #").replace(b"TODO ", b""))
+    (bench.folder / "d.patch").write_bytes(filled_in(content))
     bench.replace(b"G\n", b"GG\n", "g.txt")
     assert bench.refresh().changed
     assert {change.path for change in check_series(load_series(bench.folder), bench.tree)} == {

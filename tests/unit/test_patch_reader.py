@@ -166,7 +166,7 @@ def test_control_characters_in_names_are_refused(name: bytes) -> None:
         (EDIT.replace(b" line 11\n", b"\n"), 14, "an empty line inside a hunk"),
         (EDIT.replace(b" line 11\n", b"line 11\n"), 14, "wrong line count"),
         (EDIT.replace(b"-7,7 +7,7", b"-7,7 +8,7"), 8, "new line is 8"),
-        (EDIT.replace(b" line 7\n", b"").replace(b"7,7 +7,7", b"8,6 +8,6"), 8, "2 lines of context before"),
+        (b"--- /dev/null\n+++ b/n\n@@ -3,0 +4 @@\n+x\n", 8, "not one hunk with the whole file"),
         (EDIT.replace(b" line 7\n", b" line 6\n line 7\n").replace(b"7,7 +7,7", b"6,8 +6,8"), 8, "4 and 3 lines"),
         (EDIT + BODY, 17, "overlaps"),
         (EDIT + BODY.replace(b"-7,7 +7,7", b"-1,7 +1,7"), 17, "overlaps"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from packaging.version import Version
-from patch_support import EDIT, HEADER, make_series
+from patch_support import EDIT, HEADER, filled_in, make_series
 
 from forkwheel.errors import PatchError
 from forkwheel.patching.header import new_header
@@ -158,7 +158,28 @@ def test_a_new_header_must_be_filled_in() -> None:
 
     assert "x.patch:1: `Description` is still to be filled in" in header_error(header)
     parse_patch(header + EDIT, Path("x.patch"), allow_todo=True)
-    parse_patch(header.replace(b"TODO ", b"") + EDIT, Path("x.patch"))
+    parse_patch(filled_in(header) + EDIT, Path("x.patch"))
+
+
+@pytest.mark.parametrize(
+    ("description", "origin", "forwarded", "fields"),
+    [
+        ("TODO what\n TODO why", "TODO", "TODO yes or no", "Description, Origin, Forwarded"),
+        ("what\n TODO why", "someone", "no", "Description"),
+        ("mends a TODO", "someone", "TODO", "Forwarded"),
+    ],
+)
+def test_the_fields_that_are_to_be_filled_in_are_named(
+    description: str, origin: str, forwarded: str, fields: str
+) -> None:
+    lines = (f"Description: {description}", f"Origin: {origin}", f"Forwarded: {forwarded}", "Last-Update: 2026-01-02")
+    content = "\n".join(lines).encode() + b"\n\n" + EDIT
+
+    with pytest.raises(PatchError) as caught:
+        parse_patch(content, Path("x.patch"))
+
+    assert caught.value.hint == f"fill in {fields} in x.patch"
+    assert ", ".join(parse_patch(content, Path("x.patch"), allow_todo=True).header.todo) == fields
 
 
 @pytest.mark.parametrize(("required", "words"), [("c.patch", "series does not list"), ("a.patch", "which is itself")])

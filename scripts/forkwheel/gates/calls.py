@@ -25,6 +25,7 @@ from forkwheel.gates.objects import (
 from forkwheel.gates.values import Unknown, Value, Varying, join, lift, per_arch, varying
 
 _DEEPEST = 5
+_MOST_RUNS = 500  # of functions, for one statement of the sources
 
 
 class Caller(Evaluator):
@@ -36,6 +37,11 @@ class Caller(Evaluator):
         self._looked_for: dict[tuple[str, str], dict[int, Value]] = {}
         self.passed: dict[tuple[str, str], Value] = {}  # arguments that depend on the architecture
         self._results: dict[object, Value] = {}
+        self._runs = 0
+
+    def renew(self) -> None:
+        """Begin with another statement: allow as many runs of functions as for the one before."""
+        self._runs = 0
 
     def forget(self) -> None:
         """Drop what was evaluated, because more is known to depend on the architecture."""
@@ -53,7 +59,8 @@ class Caller(Evaluator):
         self._note_arguments(plain, names)
         if not self._worth(plain, names):
             return Unknown(text)
-        if scope.depth >= _DEEPEST or plain in self._running:
+        self._runs += 1
+        if scope.depth >= _DEEPEST or plain in self._running or self._runs > _MOST_RUNS:
             self.cuts += 1
             return Unknown(text)
         key = (plain.node, repr(sorted((n, _key(v)) for n, v in names.items())))
@@ -128,7 +135,8 @@ class Caller(Evaluator):
     def stored_attribute(self, cls: ClassRef, node: ast.FunctionDef, name: str, scope: Scope) -> Value:
         """Run a method, and return what it leaves in ``self.NAME``."""
         function = FunctionRef(cls.module, node, f"{cls.module.name}:{cls.name}.{node.name}", owner=cls)
-        if scope.depth >= _DEEPEST or function in self._running or not node.args.args:
+        self._runs += 1
+        if scope.depth >= _DEEPEST or function in self._running or not node.args.args or self._runs > _MOST_RUNS:
             self.cuts += 1
             return Unknown(name)
         names = self._bind(function, [Instance(cls)], {})

@@ -54,6 +54,7 @@ def discover(interpreter: Interpreter) -> None:
 def _learn(interpreter: Interpreter, module: Module) -> Iterator[str]:
     scope = Scope(module, {}, key=f"{module.name}:")
     for name, bindings in module.bindings.items():
+        interpreter.renew()
         node = bindings[-1].node
         if bindings[-1].kind == "import":
             alias = name != "*" and bindings[-1].target.rpartition(".")[2] in interpreter.hot
@@ -74,6 +75,7 @@ def _learn_class(interpreter: Interpreter, cls: ClassRef, scope: Scope) -> Itera
     if not interpreter.is_hot(cls.node, cls.module):
         return
     for node in cls.node.body:
+        interpreter.renew()
         if not interpreter.is_hot(node, cls.module):
             continue
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):

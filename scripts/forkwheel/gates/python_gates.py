@@ -117,6 +117,7 @@ class Recorder(Scanner):
 
     def visit(self, node: ast.stmt, scope: Scope, live: Live) -> None:
         """Look at the expressions of one statement, whose inner statements are visited apart."""
+        self.interpreter.renew()
         if not any(live[i] for i in self.concerned):
             return
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from forkwheel.canonical import toml_table
+from forkwheel.canonical import toml_table, toml_value
 from forkwheel.errors import RecipeError, VerificationError
 from forkwheel.store import write_whole
 from forkwheel.toml_file import Section, read_toml
@@ -85,8 +85,8 @@ class WheelsLock:
 
 def _wheel_text(wheel: LockedWheel) -> str:
     fields = [(name, getattr(wheel, name)) for name in ("package", "version", "key", "filename", "sha256", "size")]
-    parts = toml_table("[revision.wheel.parts]", [(f'"{name}"', value) for name, value in wheel.parts])
-    return toml_table("[[revision.wheel]]", fields) + "\n" + parts
+    parts = [f"{toml_value(name)} = {toml_value(value)}\n" for name, value in wheel.parts]  # empty ones too
+    return toml_table("[[revision.wheel]]", fields) + "\n[revision.wheel.parts]\n" + "".join(parts)
 
 
 def wheels_lock_file(recipe_folder: Path) -> Path:

@@ -19,7 +19,9 @@ from forkwheel.recipe import load_recipe
 from forkwheel.release.carried import Carried
 from forkwheel.release.compare import Difference, compare_wheels
 from forkwheel.release.manifest import Built, manifest
+from forkwheel.release.wheel_set import SetWheel, WheelSet
 from forkwheel.tree import sha256_file
+from forkwheel.wheels.finish import Wheel
 
 IDENTICAL, DIFFERENT = "identical", "different"
 
@@ -129,6 +131,40 @@ def differing(left: Any, right: Any, path: str = "") -> Iterator[tuple[str, Any,
             yield from differing(one, other, f"{path}[{number}]")
     elif left != right:
         yield path, left, right
+
+
+def reproduce_from_checkout(
+    wheels: WheelSet, recipe_file: Path, *, context: FetchContext, console: Console, kind: str | None = None
+) -> tuple[Reproduced, ...]:
+    """Build a set again from a checkout's recipe, where its wheels are not there, and compare their hashes.
+
+    Raise VerificationError where the recipe gives another key than the manifest says.
+    """
+    shop = open_workshop(load_recipe(recipe_file), context=context, console=console)
+    development = any(wheel.development for wheel in wheels.wheels)
+    plans = plan_all(shop, kind=kind, revision=None if development else wheels.revision)
+    said = {canonicalize_name(package["name"]): package for package in wheels.document["packages"]}
+    for plan in plans:
+        package = said.get(canonicalize_name(plan.package.name), {"parts": {}})
+        if changes := plan.key.changes(package["parts"]):
+            raise VerificationError(
+                f"this checkout does not give {wheels.manifest.name}: {plan.package.name} differs in "
+                + "; ".join(f"{name} (here {mine}, there {other})" for name, mine, other in changes),
+                hint="put the set's wheels beside the manifest: they carry what a rebuild needs",
+            )
+    built = {item.wheel.filename: item.wheel for item in build_all(shop, plans)}
+    return tuple(_hashed(wheel, built) for wheel in wheels.wheels)
+
+
+def _hashed(wheel: SetWheel, built: Mapping[str, Wheel]) -> Reproduced:
+    made = built.get(wheel.filename)
+    if made is None:
+        raise VerificationError(
+            f"this checkout builds no {wheel.filename}", hint="put the set's wheels beside the manifest"
+        )
+    detail = "the wheel that the manifest lists is not here, so that only its hash can be compared"
+    differences = () if made.sha256 == wheel.sha256 else (Difference("sha256", "", detail),)
+    return Reproduced(wheel.filename, wheel.sha256, made.sha256, made.path, differences)
 
 
 @dataclass(frozen=True)

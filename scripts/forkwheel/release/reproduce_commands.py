@@ -14,7 +14,13 @@ from forkwheel.errors import VerificationError
 from forkwheel.fetch import FetchContext, parse_mirrors
 from forkwheel.recipe import SOURCE_KINDS, find_recipe
 from forkwheel.release.compare import compare_wheels, diffoscope
-from forkwheel.release.reproduce import Agreement, Reproduced, agreement, reproduce
+from forkwheel.release.reproduce import (
+    Agreement,
+    Reproduced,
+    agreement,
+    reproduce,
+    reproduce_from_checkout,
+)
 from forkwheel.release.subject import Subject, read_subject
 from forkwheel.store import Store
 from forkwheel.tree import sha256_file
@@ -51,9 +57,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
             mirrors=parse_mirrors(options.mirror, os.environ),
         )
         subject = read_subject(options.subject, work=work, context=context, recipe=options.recipe)
-        results = reproduce(
-            subject.wheels, context=context, console=console, kind=options.source, document=subject.document
-        )
+        results = _rebuild(subject, options, context, console)
         agreed = _agreement(subject, options, context, console) if options.from_repo else ()
         if options.out is not None:
             options.out.mkdir(parents=True, exist_ok=True)
@@ -61,6 +65,19 @@ def run(options: argparse.Namespace, console: Console) -> int:
                 shutil.copyfile(result.path, options.out / result.wheel)
         _diffoscope(subject, results, console)
         return _report(results, agreed, console)
+
+
+def _rebuild(
+    subject: Subject, options: argparse.Namespace, context: FetchContext, console: Console
+) -> tuple[Reproduced, ...]:
+    if subject.bare is None:
+        return reproduce(
+            subject.wheels, context=context, console=console, kind=options.source, document=subject.document
+        )
+    name = options.recipe or subject.recipe
+    console.line("the wheels are not beside the manifest: this checkout's recipe is built instead", package=name)
+    file = find_recipe(name, recipes=Path("recipes"))
+    return reproduce_from_checkout(subject.bare, file, context=context, console=console, kind=options.source)
 
 
 def _compare(expected: Path, found: Path) -> Reproduced:
@@ -76,7 +93,7 @@ def _agreement(
 
 
 def _diffoscope(subject: Subject, results: tuple[Reproduced, ...], console: Console) -> None:
-    for carried, result in zip(subject.wheels, results, strict=True):
+    for carried, result in zip(subject.wheels, results, strict=subject.bare is None):
         if result.expected != result.rebuilt and (said := diffoscope(carried.wheel, result.path)) is not None:
             console.line(f"diffoscope on {result.wheel}:\n{said}")
 

@@ -22,15 +22,15 @@ from forkwheel.release.wheel_set import WheelSet, find_manifest, load_set, verif
 
 @dataclass(frozen=True)
 class Subject:
-    """The wheels to build again, and the manifest that speaks of them, if any."""
+    """The wheels to build again, and the manifest that speaks of them, if any.
 
+    ``bare`` is a set whose wheels are not there: only a checkout can build it again.
+    """
+
+    recipe: str
     wheels: tuple[Carried, ...]
     document: Mapping[str, Any] | None
-
-    @property
-    def recipe(self) -> str:
-        """The name of the recipe."""
-        return self.wheels[0].recipe.name
+    bare: WheelSet | None = None
 
 
 def read_subject(text: str, *, work: Path, context: FetchContext, recipe: str | None = None) -> Subject:
@@ -43,24 +43,22 @@ def read_subject(text: str, *, work: Path, context: FetchContext, recipe: str | 
         return _of_set(_downloaded(text, work / "downloaded", context=context, recipe=recipe), work)
     path = Path(text)
     if path.suffix == ".whl":
-        return Subject((carried_by(path, work / "carried" / path.name),), None)
+        one = carried_by(path, work / "carried" / path.name)
+        return Subject(one.recipe.name, (one,), None)
     if not path.exists():
         raise UsageError(f"there is no {text}", hint="name a wheel, a manifest, or the URL of an index")
     if (path / SIMPLE).exists():
-        one = _chosen(read_pages(path).sets, recipe, where=text)
-        return _of_set(load_set(path / one.manifest, wheels=path), work)
+        chosen = _chosen(read_pages(path).sets, recipe, where=text)
+        return _of_set(load_set(path / chosen.manifest, wheels=path), work)
     return _of_set(load_set(find_manifest(path, recipe=recipe)), work)
 
 
 def _of_set(wheels: WheelSet, work: Path) -> Subject:
     if not any(wheel.path.is_file() for wheel in wheels.wheels):
-        raise UsageError(
-            f"the wheels that {wheels.manifest.name} lists are not beside it, and they carry what a rebuild needs",
-            hint="put them beside the manifest, or name the index that serves them",
-        )
+        return Subject(wheels.recipe, (), wheels.document, wheels)
     verify_set(wheels)
     carried = tuple(carried_by(wheel.path, work / "carried" / wheel.filename) for wheel in wheels.wheels)
-    return Subject(carried, wheels.document)
+    return Subject(wheels.recipe, carried, wheels.document)
 
 
 def _chosen(sets: tuple[IndexedSet, ...], recipe: str | None, *, where: str) -> IndexedSet:

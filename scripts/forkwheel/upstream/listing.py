@@ -120,13 +120,11 @@ def _rank(releases: dict[Version, Release], other: Version, wanted: Version) -> 
     return ordered.index(other) - ordered.index(wanted)
 
 
-def cached_file(name: str, version: Version, *, context: FetchContext) -> FileSource | None:
-    """Return a version's sdist, or a wheel, that the cache has already."""
-    spelled = canonicalize_name(name).replace("-", "_")
-    archives = context.store.root / "archives"
-    for kind, pattern in (("sdist", f"*/*-{version}.tar.gz"), ("wheel", f"*/*-{version}-*.whl")):
-        for file in sorted(archives.glob(pattern)):
-            stem = file.name.removesuffix(f"-{version}.tar.gz") if kind == "sdist" else file.name.split("-")[0]
-            if canonicalize_name(stem).replace("-", "_") == spelled:
-                return FileSource(kind, file.name, file.parent.name)
+def cached_file(name: str, version: Version, *, kind: str, context: FetchContext) -> FileSource | None:
+    """Return a version's sdist, or one of its wheels, that the cache has already."""
+    pattern = f"*/*-{version}.tar.gz" if kind == "sdist" else f"*/*-{version}-*.whl"
+    for file in sorted((context.store.root / "archives").glob(pattern)):
+        stem = file.name.removesuffix(f"-{version}.tar.gz") if kind == "sdist" else file.name.split("-")[0]
+        if canonicalize_name(stem) == canonicalize_name(name):
+            return FileSource(kind, file.name, file.parent.name)
     return None

@@ -20,7 +20,7 @@ from forkwheel.recipe import FileSource, GitSource, Package, Recipe, Source, Sub
 from forkwheel.tree import walk
 from forkwheel.upstream.history import open_history
 from forkwheel.upstream.listing import find_release
-from forkwheel.upstream.revisions import is_version, version_source
+from forkwheel.upstream.revisions import is_of_wheels, is_version, version_source
 from forkwheel.wheels.metadata import fields
 
 _EARLIEST = 315532800
@@ -76,8 +76,7 @@ def make_target(package: Package, text: str, *, context: FetchContext, repositor
 
 def _index_sources(package: Package, version: Version, context: FetchContext) -> tuple[tuple[Source, ...], int]:
     """Return an sdist or, where the package is made of wheels, all wheels; and the date of the newest file in it."""
-    uses_wheels = all(source.kind == "wheel" for source in package.sources)
-    if uses_wheels or (source := version_source(package, version, context=context)).kind == "wheel":
+    if is_of_wheels(package) or (source := version_source(package, version, context=context)).kind == "wheel":
         found: tuple[FileSource, ...] = find_release(package.name, version, context=context).wheels
     else:
         found = (source,)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
@@ -100,14 +101,29 @@ def is_version(text: str) -> bool:
 
 
 def version_source(package: Package, version: Version, *, context: FetchContext) -> FileSource:
-    """Return a version's sdist or, where there is none, one of its wheels; what is cached comes first."""
-    if (cached := cached_file(package.name, version, context=context)) is not None:
+    """Return a file of a version: one like those that the package is made of, if there is one.
+
+    What is in the cache already comes first.
+    """
+    kinds = ("wheel", "sdist") if is_of_wheels(package) else ("sdist", "wheel")
+    if (cached := cached_file(package.name, version, kind=kinds[0], context=context)) is not None:
         return cached
     release = find_release(package.name, version, context=context)
-    source = release.sdist or next(iter(release.wheels), None)
-    if source is None:
-        raise FetchError(f"the index gives no SHA-256 for {package.name} {version}", hint="give the file itself")
-    return replace(source)
+    for kind in kinds:
+        if files := [file for file in release.files if file.kind == kind]:
+            return max(files, key=lambda file: _likeness(file, package))
+    raise FetchError(f"the index gives no SHA-256 for {package.name} {version}", hint="give the file itself")
+
+
+def is_of_wheels(package: Package) -> bool:
+    """Tell whether all sources of a package are wheels."""
+    return all(source.kind == "wheel" for source in package.sources)
+
+
+def _likeness(file: FileSource, package: Package) -> int:
+    """Count what a file's name shares with that of the package's first file, from its end."""
+    names = [source.filename for source in package.sources if isinstance(source, FileSource)]
+    return len(os.path.commonprefix([file.filename[::-1], names[0][::-1]])) if names else 0
 
 
 def _file_version(path: Path, package: Package) -> str:
