@@ -12,9 +12,10 @@ from typing import NoReturn
 
 from forkwheel import __version__
 from forkwheel.console import Console
-from forkwheel.errors import ForkwheelError
+from forkwheel.errors import ForkwheelError, host_error
 
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
+_INTERRUPTED = 130  # 128 + SIGINT
 
 # Each module has `register(commands)`: it adds its subcommands, and sets `run` on each to a
 # function of the parsed arguments and the console that returns the exit code. Modules are
@@ -67,27 +68,40 @@ class Commands:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
-    first = next((argument for argument in arguments if not argument.startswith("-")), None)
-    options = _parser(first).parse_args(arguments)
-    events = os.environ.get("FORKWHEEL_EVENTS")
-    console = Console(json_mode=options.json, events=Path(events) if events else None)
+    console = Console()
     try:
+        first = next((argument for argument in arguments if not argument.startswith("-")), None)
+        options = _parser(first).parse_args(arguments)
+        events = os.environ.get("FORKWHEEL_EVENTS")
+        console = Console(json_mode=options.json, events=Path(events) if events else None)
         return int(options.run(options, console))
     except ForkwheelError as error:
         console.error(error)
         return error.exit_code
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        console.error(host_error(error))
+        return ForkwheelError.exit_code
     except KeyboardInterrupt:
-        console.line("interrupted; nothing was left half-written", kind="warning")
-        return 130
+        console.interrupted()
+        return _INTERRUPTED
 
 
 def main() -> NoReturn:
     """Run the command that the process was started with, and exit."""
     try:
         code = run(sys.argv[1:])
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the output has gone: `forkwheel … | head`. Nothing is wrong here.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = _BROKEN_PIPE
+    except OSError as error:
+        Console().error(host_error(error))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = ForkwheelError.exit_code
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
     sys.exit(code)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -25,12 +26,23 @@ from rich.text import Text
 from forkwheel.errors import ForkwheelError
 
 _PLAIN_WIDTH = 1000
+# Control characters but tab and newline, and those that change the direction of text.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _STYLES = {"info": "", "done": "green", "warning": "yellow", "error": "bold red", "hint": "cyan"}
 
 
 def printable(text: str) -> str:
-    """Escape what UTF-8 cannot carry: names of files may be any bytes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    """Escape what a terminal would act on, and what UTF-8 cannot carry: names and texts may hold anything."""
+    escaped = _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+    return escaped.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class _Writer(RichConsole):
+    """A Rich console that leaves a broken pipe to the program instead of ending it."""
+
+    def on_broken_pipe(self) -> None:
+        """Hand on the BrokenPipeError that is being handled."""
+        raise
 
 
 class Console:
@@ -50,10 +62,10 @@ class Console:
         events: Path | None = None,
     ) -> None:
         self.json_mode = json_mode
-        self._output = stream or sys.stdout
-        report_stream = (error_stream or sys.stderr) if json_mode else self._output
-        self._rich = RichConsole(file=report_stream, highlight=False, soft_wrap=True)
-        self._errors = RichConsole(file=error_stream or sys.stderr, highlight=False, soft_wrap=True)
+        self._output = stream or _open_stream(sys.stdout)
+        errors = error_stream or _open_stream(sys.stderr)
+        self._rich = _Writer(file=errors if json_mode else self._output, highlight=False, soft_wrap=True)
+        self._errors = _Writer(file=errors, highlight=False, soft_wrap=True)
         self._events = events
         self._lock = threading.Lock()
         self._progress: Progress | None = None
@@ -82,7 +94,7 @@ class Console:
             self._rich.print(table)
             return
         plain = io.StringIO()
-        RichConsole(file=plain, highlight=False, width=_PLAIN_WIDTH).print(table)
+        _Writer(file=plain, highlight=False, width=_PLAIN_WIDTH).print(table)
         self.text("\n".join(line.rstrip() for line in plain.getvalue().splitlines()))
 
     def data(self, document: Any) -> None:
@@ -94,6 +106,10 @@ class Console:
         """Write text to standard output as it is."""
         self._output.write(printable(text if text.endswith("\n") else text + "\n"))
         self._output.flush()
+
+    def interrupted(self) -> None:
+        """Say on standard error that a person ended the run."""
+        self._errors.print(Text("interrupted; run the same command again to go on", style=_STYLES["warning"]))
 
     def error(self, error: ForkwheelError) -> None:
         """Write an error and its hint to standard error."""
@@ -166,6 +182,11 @@ class Console:
             os.write(descriptor, line.encode())
         finally:
             os.close(descriptor)
+
+
+def _open_stream(stream: TextIO | None) -> TextIO:
+    """Return a standard stream, or the null device where the program was started without it."""
+    return stream if stream is not None else open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
 
 
 class Log:

@@ -14,19 +14,23 @@ from forkwheel.console import Console
 from forkwheel.doctor_fork import fork_findings
 from forkwheel.doctor_host import BUILD, PURPOSES, Finding, host_findings
 from forkwheel.errors import ToolchainError
-from forkwheel.recipe import find_recipe, load_recipe
+from forkwheel.recipe import Recipe, find_recipe, load_recipe
 
 if TYPE_CHECKING:
     from forkwheel.cli import Commands
 
 SCHEMA = 1
+_RECIPE = "sm120"
+_NO_RECIPE = Finding("fork", (), None, "there is no recipe here, so nothing was looked for that is in its way")
 _KINDS = {"PASS": "done", "FAIL": "error", "WARN": "hint", "SKIP": "info"}
 
 
 def register(commands: Commands) -> None:
     """Add ``doctor``."""
     parser = commands.add("doctor", help="check what this machine has for a build, a smoke run and an install")
-    parser.add_argument("--recipe", default="sm120", metavar="NAME", help="a recipe's name, folder or file")
+    parser.add_argument(
+        "--recipe", metavar="NAME", help=f"a recipe's name, folder or file (default: {_RECIPE}, if here)"
+    )
     parser.add_argument(
         "--for", dest="purposes", action="append", choices=PURPOSES, help="what must work (repeatable; default: build)"
     )
@@ -37,12 +41,12 @@ def register(commands: Commands) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Check everything; raise ToolchainError where something that is needed fails."""
-    recipe = load_recipe(find_recipe(options.recipe, recipes=Path("recipes")))
+    recipe = _recipe(options.recipe)
     purposes = tuple(options.purposes or (BUILD,))
     cache = Path(os.environ.get("FORKWHEEL_CACHE") or platformdirs.user_cache_dir("forkwheel"))
     findings = (
-        *host_findings(cache=cache, target=recipe.target, offline=options.offline),
-        *fork_findings(recipe, python=options.python, home=Path.home()),
+        *host_findings(cache=cache, target=recipe.target if recipe else "", offline=options.offline),
+        *(fork_findings(recipe, python=options.python, home=Path.home()) if recipe else (_NO_RECIPE,)),
     )
     _show(findings, purposes, console)
     failed = [finding for finding in findings if finding.status(purposes) == "FAIL"]
@@ -51,6 +55,13 @@ def run(options: argparse.Namespace, console: Console) -> int:
         raise ToolchainError(f"not ready for {' and '.join(purposes)}: {names}", hint=failed[0].hint)
     console.line(f"ready for {' and '.join(purposes)}", kind="done")
     return 0
+
+
+def _recipe(named: str | None) -> Recipe | None:
+    """Return the recipe that is asked about; a machine without a checkout is checked all the same."""
+    if named is None and not (Path("recipes") / _RECIPE / "recipe.toml").is_file():
+        return None
+    return load_recipe(find_recipe(named or _RECIPE, recipes=Path("recipes")))
 
 
 def _show(findings: Sequence[Finding], purposes: tuple[str, ...], console: Console) -> None:

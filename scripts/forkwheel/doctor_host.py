@@ -145,7 +145,7 @@ def index() -> Finding:
 
 
 def gpu(target: str) -> Iterator[Finding]:
-    """Check the GPUs, their driver, and that they are of the recipe's target."""
+    """Check the GPUs, their driver, and that they are of the recipe's target, where one is given."""
     from forkwheel.gpu.devices import find_machine
 
     try:
@@ -156,7 +156,7 @@ def gpu(target: str) -> Iterator[Finding]:
     wanted = "SM" + "".join(filter(str.isdigit, target))
     kinds = sorted({device.architecture for device in machine.devices})
     names = sorted({device.name for device in machine.devices})
-    fits = kinds == [wanted]
+    fits = not target or kinds == [wanted]
     hint = f"the recipe is for {wanted}: what runs here says nothing of it"
     yield Finding("GPU", (SMOKE,), fits, f"{len(machine.devices)} x {', '.join(names)} ({', '.join(kinds)})", hint)
     cuda = ".".join(map(str, machine.cuda))

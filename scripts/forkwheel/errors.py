@@ -84,3 +84,12 @@ class NoGpuError(ForkwheelError):
     """There is no GPU to check."""
 
     exit_code = 10
+
+
+def host_error(error: OSError) -> ForkwheelError:
+    """Describe what the operating system refused: a full disk, a missing permission, a folder in a file's place."""
+    where = f"{error.filename}: " if error.filename is not None else ""
+    return ForkwheelError(
+        f"{where}{error.strerror or error}",
+        hint="see that the disk has room and that the path can be written to; nothing was left half-written",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from forkwheel.errors import UsageError
 from forkwheel.recipe import Recipe
 from forkwheel.release import provenance
 from forkwheel.release.install_files import constraints_text, requirements_text
-from forkwheel.release.manifest import Built, manifest, observed, read_manifest, write_json
+from forkwheel.release.manifest import Built, manifest, observed, read_manifest, wheels_of, write_json
 from forkwheel.release.signing import signature_of
 from forkwheel.store import UNFINISHED, copy_whole, write_whole
 from forkwheel.tree import sha256_file
@@ -28,9 +28,11 @@ def write_outputs(dist: Path, recipe: Recipe, built: tuple[Built, ...], *, start
     document = manifest(recipe, built)
     manifest_file = dist / f"{recipe.name}.manifest.json"
     with _held(dist):
-        for left in dist.glob(f".*{UNFINISHED}"):
+        for left in (path for path in dist.glob(f".*{UNFINISHED}") if not path.is_dir()):
             left.unlink()
-        stale = _wheel_names(manifest_file) - {item.wheel.filename for item in built}
+        wheels = {item.wheel.filename: item.wheel.sha256 for item in built}
+        _check_room(dist, manifest_file, wheels)
+        stale = _wheels(manifest_file).keys() - wheels.keys()
         files = []
         for item in built:
             target = dist / item.wheel.filename
@@ -73,17 +75,30 @@ def _sums(dist: Path) -> str:
     for file in dist.glob("*.manifest.json"):
         name = file.name.removesuffix(".manifest.json")
         beside = (provenance.SUFFIX, "requirements.txt", "constraints.txt")
-        listed |= {file.name, *_wheel_names(file), *(f"{name}.{suffix}" for suffix in beside)}
+        listed |= {file.name, *_wheels(file), *(f"{name}.{suffix}" for suffix in beside)}
     return "".join(f"{sha256_file(dist / name)}  {name}\n" for name in sorted(listed) if (dist / name).is_file())
 
 
-def _wheel_names(manifest_file: Path) -> set[str]:
+def _wheels(manifest_file: Path) -> dict[str, str]:
+    """Map the wheels that a manifest lists to their SHA-256."""
     document = read_manifest(manifest_file)
-    if document is None:
-        return set()
-    entries = [*document["packages"], *document.get("taken", ())]
-    names = {wheel["filename"] for entry in entries for wheel in entry.get("wheels") or [entry["wheel"]]}
-    return {name for name in names if Path(name).name == name}
+    return {wheel["filename"]: wheel["sha256"] for wheel in wheels_of(document)} if document else {}
+
+
+def _check_room(dist: Path, manifest_file: Path, wheels: Mapping[str, str]) -> None:
+    """Raise UsageError where a folder is in a file's place, or another recipe's wheel has the same name."""
+    name = manifest_file.name.removesuffix(".manifest.json")
+    records = ("manifest.json", "observed.json", provenance.SUFFIX, "requirements.txt", "constraints.txt")
+    for target in (*wheels, *(f"{name}.{suffix}" for suffix in records), "SHA256SUMS"):
+        if (dist / target).is_dir():
+            raise UsageError(f"{dist / target} is a folder", hint="remove it, or give another output folder with --out")
+    for other in dist.glob("*.manifest.json"):
+        for filename, sha256 in _wheels(other).items():
+            if other != manifest_file and wheels.get(filename, sha256) != sha256:
+                raise UsageError(
+                    f"{other} lists {filename} with sha256 {sha256}, here it has {wheels[filename]}",
+                    hint="two recipes make a wheel of one name: give one of them another `local` word, or use --out",
+                )
 
 
 @contextmanager

@@ -129,6 +129,8 @@ def _plans(
         )
         tags = wheel_tags(source.source.filename) if isinstance(source.source, FileSource) else ""
         locked = current.wheel(package.name, tags=tags) if current is not None else None
+        if revision is None:
+            _check_locked_version(recipe, package, locked)
         keyed.append((package, source, needed, key, locked))
     if revision is None:
         is_known = all(locked is not None and locked.key == key.digest for *_, key, locked in keyed)
@@ -138,6 +140,18 @@ def _plans(
         Plan(package, source, series, needed, required, key, version, revision, locked)
         for package, source, needed, key, locked in keyed
     ]
+
+
+def _check_locked_version(recipe: Recipe, package: Package, locked: LockedWheel | None) -> None:
+    expected = (
+        package.version if package.is_taken else released_version(package, local=recipe.local, revision=recipe.revision)
+    )
+    if locked is not None and locked.version != expected:
+        raise RecipeError(
+            f"{recipe.folder}: the lock of revision {recipe.revision} has {package.name} {locked.version}, "
+            f"which the recipe calls {expected}",
+            hint="run `nox -s lock`, or restore the lock from version control",
+        )
 
 
 def _version(recipe: Recipe, keyed: Sequence[tuple[Package, Key]], *, revision: int) -> str:

@@ -85,8 +85,12 @@ def _copy(root: Path, entry: Entry, dest: Path) -> None:
             os.symlink(content, os.fsencode(target))
         else:
             content = _copy_file(source, target, 0o755 if entry.mode == EXECUTABLE else 0o644)
-    except FileNotFoundError as error:
-        raise _altered(root, entry, "it is missing") from error
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.filename not in (source, os.fsencode(source)):
+            raise
+        raise _altered(root, entry, f"it cannot be read: {error.strerror}") from error
     found = sha256(content).hexdigest()
     if found != entry.sha256:
         raise _altered(root, entry, f"its sha256 is {found}, not {entry.sha256}")

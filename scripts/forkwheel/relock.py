@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from forkwheel.errors import RecipeError, VerificationError
 from forkwheel.patching.apply import check_series, write_changes
 from forkwheel.patching.series import load_series
-from forkwheel.pipeline import Workshop, build_all, plan_all
+from forkwheel.pipeline import Workshop, build_all, plan_all, rebuild
 from forkwheel.plan import Plan
 from forkwheel.projection import copy_tree, write_generated
 from forkwheel.recipe import Recipe
@@ -34,25 +33,29 @@ def relock(shop: Workshop, *, kind: str | None, inputs: bool, release: bool) -> 
     """Build the recipe's wheels and record them.
 
     A released revision whose keys changed is followed by the next number, which is also
-    written to the recipe; an unreleased one is rewritten.
+    written to the recipe; an unreleased one is rewritten. Each wheel is built twice, in
+    different folders, and is recorded only if both have the same bytes.
     """
     if inputs:
         shop = _choose_inputs(shop, kind=kind)
     number = max(shop.recipe.revision, 1)
+    _with_revision(shop.recipe, number + 1)  # a line that can't be changed is found before anything is built
     current = shop.lock.revision(number)
     plans = plan_all(shop, kind=kind, revision=number)
     if current is not None and _same_keys(current, plans):
+        _write_recipe(shop.recipe, _with_revision(shop.recipe, number))
+        shop = replace(shop, recipe=replace(shop.recipe, revision=number))
         return _release(shop, current, release=release)
     if current is not None and current.released:
         number = max(revision.number for revision in shop.lock.revisions) + 1
         plans = plan_all(shop, kind=kind, revision=number)
     plans = tuple(replace(plan, locked=None) for plan in plans)
     built = build_all(shop, plans)
+    _check_repeatable(shop, built)
     revision = Revision(number, release, tuple(_locked(item) for item in built))
     rewritten = shop.lock.revision(number) is not None
     shop.lock.with_revision(revision).write()
-    if number != shop.recipe.revision:
-        _write_revision(shop.recipe, number)
+    _write_recipe(shop.recipe, _with_revision(shop.recipe, number))
     what = "rewrote, as it was not released," if rewritten else "wrote"
     return Relocked(number, True, f"{shop.lock.file}: {what} revision {number} of {shop.recipe.name}", built)
 
@@ -99,9 +102,34 @@ def _locked(item: Built) -> LockedWheel:
     )
 
 
-def _write_revision(recipe: Recipe, number: int) -> None:
-    text = recipe.file.read_text(encoding="utf-8")
-    changed, count = re.subn(r"(?m)^revision\s*=\s*\d+", f"revision = {number}", text, count=1)
-    if count != 1:
-        raise RecipeError(f"{recipe.file}: found no line `revision = N` to change", hint=f"write revision = {number}")
-    write_whole(recipe.file, changed.encode())
+def _check_repeatable(shop: Workshop, built: tuple[Built, ...]) -> None:
+    for item in built:
+        again = rebuild(shop, item.plan)
+        if again != item.wheel.sha256:
+            raise VerificationError(
+                f"{item.wheel.filename}: two builds from the same inputs gave {item.wheel.sha256} and {again}",
+                hint="the build records its folder, the time or chance; patch that, or it can't be locked",
+            )
+
+
+def _with_revision(recipe: Recipe, number: int) -> str:
+    """Return the recipe's text with another revision, and nothing else changed."""
+    from forkwheel.toml_file import locate_value
+
+    text = recipe.file.read_bytes().decode("utf-8")
+    if recipe.revision == number:
+        return text
+    try:
+        start, end = locate_value(text, ("recipe", "revision"))
+    except KeyError:
+        raise RecipeError(
+            f"{recipe.file}: the line of `revision` can't be changed from {recipe.revision} to {number}",
+            hint=f"write it as `revision = {number}` on a line of its own under [recipe]",
+        ) from None
+    return f"{text[:start]}{number}{text[end:]}"
+
+
+def _write_recipe(recipe: Recipe, text: str) -> None:
+    content = text.encode("utf-8")
+    if recipe.file.read_bytes() != content:
+        write_whole(recipe.file.resolve(), content)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from forkwheel.errors import UsageError
+from forkwheel.errors import UsageError, VerificationError
 from forkwheel.fetch import FetchContext, fetch_package
 from forkwheel.patching.apply import PatchedTree, check_series, write_changes
 from forkwheel.patching.series import load_series
@@ -42,7 +42,7 @@ def source_tree(package: Package, *, context: FetchContext, kind: str | None = N
         )
     for source in sources:
         slot = _slot(context.store, package, source)
-        if (found := _read(slot, source)) is not None:
+        if (found := _read(slot, source, store=context.store)) is not None:
             context.store.used(slot)
             return found
     with context.store.temporary() as work:
@@ -56,9 +56,22 @@ def source_tree(package: Package, *, context: FetchContext, kind: str | None = N
         record = {"observed": fetched.observed, "entries": [[e.path, e.mode, e.sha256] for e in tree.entries]}
         (made / "tree.json").write_text(json.dumps(record))
         slot = context.store.publish(made, _slot(context.store, package, fetched.source))
-    found = _read(slot, fetched.source)
-    assert found is not None
-    return found
+    return SourceTree(Tree(slot / "tree", tree.entries), fetched.source, fetched.observed)
+
+
+@contextmanager
+def mending(source: SourceTree, store: Store) -> Iterator[None]:
+    """Remove a tree from the cache where it turns out to be altered, so that the next run fetches it again."""
+    try:
+        yield
+    except VerificationError as error:
+        slot = source.tree.root.parent
+        if slot.parent != store.path("trees", "x").parent:
+            raise
+        store.discard(slot)
+        raise VerificationError(
+            error.message, hint="it was removed from the cache: run again, and it is fetched anew"
+        ) from error
 
 
 def archive_tree(package: Package, *, context: FetchContext) -> SourceTree:
@@ -88,11 +101,16 @@ def _slot(store: Store, package: Package, source: Source) -> Path:
     return store.path("trees", name)
 
 
-def _read(slot: Path, source: Source) -> SourceTree | None:
+def _read(slot: Path, source: Source, *, store: Store) -> SourceTree | None:
+    """Read a tree of the cache; one whose record is damaged is removed."""
+    if not slot.exists():
+        return None
     try:
         record = json.loads((slot / "tree.json").read_bytes())
-    except FileNotFoundError:
+        entries = tuple(Entry(*fields) for fields in record["entries"])
+        kind, served_by = dict(record["observed"])["kind"], dict(record["observed"])["from"]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        store.discard(slot)
         return None
-    entries = tuple(Entry(*fields) for fields in record["entries"])
-    observed = tuple((name, value) for name, value in record["observed"])
+    observed = (("kind", kind), ("from", served_by), ("cached", "yes"))
     return SourceTree(Tree(slot / "tree", entries), source, observed)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -35,6 +36,11 @@ FORMAT = 1
 UNFINISHED = ".forkwheel-unfinished"
 """Suffix of a file that is being written; what a killed run left of these may be removed."""
 
+_FOLDERS = frozenset(
+    {"archives", "audits", "ccache", "census", "envs", "git", "kernels", "locks"}
+    | {"logs", "objects", "test-envs", "tmp", "toolkits", "trees", "upstream", "wheels"}
+)
+"""All that a cache may hold: a folder with anything else in it is not taken for one."""
 _HELD = ".held"
 _USERS = "users"
 
@@ -53,13 +59,27 @@ class Store:
     def default(cls) -> Store:
         """Open the cache that ``FORKWHEEL_CACHE`` names, or the platform's."""
         named = os.environ.get("FORKWHEEL_CACHE")
-        return cls(Path(named).expanduser().absolute() if named else Path(platformdirs.user_cache_dir("forkwheel")))
+        if not named:
+            return cls(Path(platformdirs.user_cache_dir("forkwheel")))
+        try:
+            return cls(Path(named).expanduser().absolute())
+        except RuntimeError as error:
+            raise UsageError(f"FORKWHEEL_CACHE is {named!r}: {error}", hint="write the path in full") from error
 
     def path(self, *parts: str) -> Path:
         """Return a path in the cache, whose parent exists."""
+        assert parts[0] in _FOLDERS, f"{parts[0]} is not listed among the cache's folders"
         path = self.root.joinpath(*parts)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
+
+    def discard(self, entry: Path) -> None:
+        """Remove a damaged entry, so that it is made anew; what others read of it stays readable to them."""
+        if entry.is_symlink() or entry.is_file():
+            entry.unlink(missing_ok=True)
+            return
+        with self.temporary() as work, suppress(FileNotFoundError):
+            entry.rename(work / "discarded")
 
     @contextmanager
     def lock(self, name: str, *, waiting: Callable[[], None] | None = None) -> Iterator[None]:
@@ -132,22 +152,23 @@ class Store:
 
     def _check_format(self) -> None:
         file = self.root / "format"
-        found = file.read_text().strip() if file.exists() else ""
-        if found == str(FORMAT):
+        found = _read_format(file)
+        if found == FORMAT:
             return
-        if found.isdigit() and int(found) > FORMAT:
+        if found > FORMAT:
             raise UsageError(
                 f"the cache {self.root} has format {found}, newer than {FORMAT}, the newest known here",
                 hint="use a newer forkwheel, or another FORKWHEEL_CACHE",
             )
-        others = [path for path in self.root.iterdir() if path.name not in (".lock", "format", _USERS)]
-        if others and not found:
-            raise UsageError(
-                f"{self.root} is not a forkwheel cache: it holds {others[0].name}",
-                hint="set FORKWHEEL_CACHE to an empty or new folder",
-            )
-        for path in others:
-            remove_tree(path) if path.is_dir() else path.unlink()
+        entries = [path for path in self.root.iterdir() if path.name not in (".lock", "format", _USERS)]
+        for path in entries:
+            if path.name not in _FOLDERS or path.is_symlink() or not path.is_dir():
+                raise UsageError(
+                    f"{self.root} is not a forkwheel cache: it holds {path.name}",
+                    hint="set FORKWHEEL_CACHE to an empty or new folder",
+                )
+        for path in entries:
+            remove_tree(path)
         write_whole(file, f"{FORMAT}\n".encode())
 
     def _sweep(self) -> None:
@@ -158,6 +179,15 @@ class Store:
             for folder in (self.root / "tmp" / name for name in names):
                 if not _is_held(_lock_of(folder)):
                     _remove_left(folder)
+
+
+def _read_format(file: Path) -> int:
+    """Return the number of a cache's layout; 0 where there is none that can be read."""
+    try:
+        content = file.read_bytes().strip()
+    except (FileNotFoundError, IsADirectoryError):
+        return 0
+    return int(content) if re.fullmatch(rb"[0-9]{1,9}", content) else 0
 
 
 def _lock_of(folder: Path) -> Path:

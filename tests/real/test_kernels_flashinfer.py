@@ -28,6 +28,7 @@ from forkwheel.cuda.toolchain import link_tree
 from forkwheel.errors import VerificationError
 from forkwheel.recipe import Recipe
 from forkwheel.store import Store
+from forkwheel.tree import sha256_file
 from forkwheel.wheels.environment import build_environment
 
 VERSION = "0.6.3+sm120.1"
@@ -283,7 +284,9 @@ def unpacked(made: KernelWheel) -> Path:
 def test_an_altered_object_in_the_cache_is_refused(
     made: KernelWheel, recipe: Recipe, store: Store, patched_trees: dict[str, Path], tmp_path: Path
 ) -> None:
-    from_cache = next((store.root / "kernels").glob("*/trtllm_comm/trtllm_comm.so"))
+    wanted = made.build.modules[0].sha256
+    objects = (store.root / "kernels").glob("*/trtllm_comm/trtllm_comm.so")
+    from_cache = next(path for path in objects if sha256_file(path) == wanted)
     copied = Store(tmp_path / "cache")
     for name in ("envs", "toolkits", "census"):
         (copied.root / name).symlink_to(store.root / name)

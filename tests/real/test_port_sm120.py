@@ -41,9 +41,9 @@ class Port:
         )
         return run.returncode, run.stderr
 
-    def start(self, sglang: str, flashinfer: str) -> None:
+    def start(self, sglang: str, flashinfer: str, *, name: str) -> None:
         targets = ("--to", f"sglang={sglang}", "--to", f"flashinfer-python={flashinfer}")
-        code, told = self.run(*targets, "--name", "ported", "--out", self.out)
+        code, told = self.run(*targets, "--name", name, "--out", self.out)
         assert code == 4, told
         assert "server-args-fusion-on-sm120.patch is in conflict" in told
 
@@ -56,7 +56,7 @@ class Port:
 @pytest.fixture(scope="module")
 def ported(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
     port = Port(tmp_path_factory.mktemp("port"), shared / "cache", "sm120")
-    port.start("0.5.10", "0.6.7.post2")
+    port.start("0.5.10", "0.6.7.post2", name="ported")
     work = port.folder / "work" / "sglang"
     mend(work, ENVIRON, lambda upstream, ours: upstream + ours)
     mend(work, SERVER_ARGS, lambda upstream, ours: ours + "            and self.tp_size > 1\n")
@@ -91,7 +91,7 @@ def test_the_ported_recipe_builds(ported: Path, tmp_path: Path, shared: Path) ->
 
 def test_porting_back_gives_the_first_patches(ported: Path, recipe: Recipe, tmp_path: Path, shared: Path) -> None:
     port = Port(tmp_path, shared / "cache", ported / "recipes" / "ported")
-    port.start("0.5.9", "0.6.3")
+    port.start("0.5.9", "0.6.3", name="back")
     work = tmp_path / "work" / "sglang"
     mend(work, ENVIRON, lambda _, ours: "".join(ours.splitlines(keepends=True)[-2:]))
     mend(work, SERVER_ARGS, lambda _, ours: "".join(ours.splitlines(keepends=True)[:-1]))

@@ -120,3 +120,13 @@ def test_the_command_writes_the_page_of_a_real_build(tmp_path: Path) -> None:
     assert "locked, and not yet released" in written
     done = browser("--dump-dom", (tmp_path / "dist" / "small.report.html").as_uri(), home=tmp_path / "profile")
     assert "CONSOLE" not in done.stderr
+
+
+def test_the_measure_notices_what_is_too_wide(page: Path, tmp_path: Path) -> None:
+    """The control: the same page with one word that does not fit."""
+    file = page / "page.html"
+    file.write_text(file.read_text().replace("</main>", f"<p style='white-space:nowrap'>{'wide' * 300}</p></main>"))
+    (page / "measure.html").write_text(MEASURE.replace("WIDTH", "390"))
+    with served(page) as url:
+        done = browser("--window-size=1400,2100", "--dump-dom", f"{url}/measure.html", home=tmp_path / "profile")
+    assert '"width":390' not in done.stdout.split('id="found"')[1]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +74,41 @@ def test_a_name_that_is_not_utf8_can_be_shown(tmp_path: Path) -> None:
         console.table(("a",), [("caf\udce9",)])
         console.error(PatchError("caf\udce9", hint="h"))
     assert "caf\\udce9" in (tmp_path / "out").read_text()
+
+
+@pytest.mark.parametrize("evil", ["\x1b[2J", "\u202e", "\x07", "\x9b", "\r"])
+def test_text_of_others_cannot_act_on_the_terminal(evil: str) -> None:
+    output = io.StringIO()
+    console = Console(stream=output, error_stream=output)
+    console.line(f"a{evil}b")
+    console.table(("x",), [(f"a{evil}b",)])
+    console.text(f"a{evil}b")
+    console.error(PatchError(f"a{evil}b", hint=f"a{evil}b"))
+    assert evil not in output.getvalue()
+    assert output.getvalue().count("b") == 5
+
+
+def run_forkwheel(*arguments: str, shell: str = "") -> subprocess.CompletedProcess[str]:
+    command = f"{shlex.join([sys.executable, '-m', 'forkwheel', *arguments])} {shell}"
+    return subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+
+
+def test_a_reader_that_has_gone_is_no_fault() -> None:
+    run = run_forkwheel("--help", shell="| true")
+    assert run.returncode in (0, 141)
+    assert "Traceback" not in run.stderr
+
+
+def test_a_full_disk_is_one_error() -> None:
+    run = run_forkwheel("patches", "--recipe", "sm120", "--json", shell="> /dev/full")
+    assert "Traceback" not in run.stderr
+    assert run.returncode == 1
+    assert "No space left on device" in run.stderr
+
+
+def test_errors_stay_off_standard_output_where_standard_error_is_closed() -> None:
+    run = run_forkwheel("build", "--recipe", "none-such", shell="2>&-")
+    assert (run.returncode, run.stdout) == (2, "")
 
 
 def test_events_are_written_as_they_happen(tmp_path: Path) -> None:

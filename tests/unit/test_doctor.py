@@ -153,3 +153,11 @@ def test_the_report_is_one_document(
 def test_it_fits_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
     doctor()
     assert len(capsys.readouterr().out.splitlines()) <= 24
+
+
+def test_a_machine_without_a_checkout_is_checked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["doctor", "--offline"]) == 0
+    assert "there is no recipe here" in capsys.readouterr().out

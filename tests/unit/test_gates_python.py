@@ -333,3 +333,43 @@ def test_a_file_that_does_not_parse_is_reported_and_the_rest_goes_on() -> None:
 )
 def test_odd_programs_do_not_stop_the_audit(text: str) -> None:
     find(a="import torch\n" + text)
+
+
+def test_functions_that_all_call_each_other_come_to_an_end() -> None:
+    names = [f"f{number}" for number in range(12)]
+    body = "\n".join(
+        f"def {name}(x):\n    if x.a: return torch.cuda.get_device_capability()\n    return "
+        + " or ".join(f"{other}(x + {number})" for number, other in enumerate(names))
+        for name in names
+    )
+
+    gates = find(a=f"import torch\n{body}\nif f0(1)[0] == 9: pass\n")
+
+    assert [admitted(gate) for gate in gates] == ["9.0"]
+
+
+def test_an_undecided_suffix_does_not_hide_the_major_version() -> None:
+    gates = find(
+        a="""
+        import torch, os
+        def normalise(major, minor):
+            if major == 12:
+                if os.environ.get("NEW"):
+                    return (major, "0f")
+                return (major, "0a")
+            return (major, str(minor))
+        class Context:
+            def __init__(self):
+                self.archs = set()
+                major, minor = torch.cuda.get_device_capability()
+                self.archs.add(normalise(major, minor))
+            def flags(self, wanted=None):
+                return [a for a in self.archs if a[0] in wanted]
+        def module():
+            return Context().flags(wanted=[9, 10, 12])
+        def narrow():
+            return Context().flags(wanted=[9, 10])
+        """
+    )
+
+    assert [(gate.place.line, admitted(gate)) for gate in gates if gate.kind == "list"] == [(19, "9.0 10.0")]

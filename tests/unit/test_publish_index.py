@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -263,3 +264,22 @@ def kill_publishing(folder: Path, root: Path, *, delay: float) -> None:
     time.sleep(delay)
     process.kill()
     process.wait()
+
+
+def test_a_full_disk_is_one_error_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish_set(tmp_path / "index", make_set(tmp_path / "dist1"))
+    before = snapshot(tmp_path / "index")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(publish.shutil, "copyfile", full)
+    with pytest.raises(PublishError, match="No space left"):
+        publish_set(tmp_path / "index", make_set(tmp_path / "dist2", local="fork.2", revision=2))
+    assert snapshot(tmp_path / "index") == before
+
+
+def test_a_file_in_the_place_of_the_index_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "index").write_text("")
+    with pytest.raises(PublishError, match="cannot be written"):
+        publish_set(tmp_path / "index", make_set(tmp_path / "dist"))

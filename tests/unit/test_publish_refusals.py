@@ -11,6 +11,9 @@ from publish_support import make_lock, make_set, make_wheel
 from forkwheel.cli import run
 from forkwheel.cuda.kernels_lock import KernelsLock, LockedKernels
 from forkwheel.errors import PublishError, VerificationError
+from forkwheel.outputs import _write_beside
+from forkwheel.release.manifest import write_json
+from forkwheel.release.publish import publish_set, verify_index
 from forkwheel.release.publishable import check_publishable, kernel_wheels, problems
 from forkwheel.release.wheel_set import WheelSet, load_set
 from forkwheel.tree import sha256_file
@@ -173,3 +176,24 @@ def test_a_tampered_wheel_of_kernels_is_refused(wheels: WheelSet, lock: Path) ->
     wheel.write_bytes(wheel.read_bytes() + b"\0")
     with pytest.raises(VerificationError, match="has the SHA-256"):
         kernel_wheels(wheels, recipe_folder=lock.parent)
+
+
+def test_a_package_with_several_wheels_and_a_taken_one_are_verified_and_pinned(tmp_path: Path) -> None:
+    wheels = make_set(tmp_path / "dist")
+    document = json.loads(wheels.manifest.read_bytes())
+    for package in document["packages"]:
+        wheel = package.pop("wheel")
+        package["wheels"] = [{**wheel, "key": package["key"], "parts": package["parts"], "tags": "py3-none-any"}]
+    upstream = make_wheel(wheels.folder, "other", "3.0")
+    made = {"filename": upstream.name, "sha256": sha256_file(upstream), "size": upstream.stat().st_size}
+    document["taken"] = [{"name": "other", "version": "3.0", "wheel": made}]
+    wheels.manifest.write_bytes(write_json(document))
+    _write_beside(wheels.manifest, document)
+    loaded = load_set(wheels.manifest)
+    check_publishable(loaded, lock=make_lock(tmp_path / "lock", wheels))
+    assert f"other==3.0 --hash=sha256:{made['sha256']}" in wheels.beside("requirements.txt").read_text()
+    publish_set(tmp_path / "index", loaded)
+    verify_index(tmp_path / "index")
+    upstream.write_bytes(upstream.read_bytes() + b"\0")
+    with pytest.raises(VerificationError, match="other-3"):
+        check_publishable(loaded, lock=tmp_path / "lock")

@@ -82,6 +82,34 @@ def test_an_older_cache_is_emptied_and_a_newer_one_refused(tmp_path: Path) -> No
         Store(tmp_path)
 
 
+@pytest.mark.parametrize("text", [b"", b"png", b"0", b"\xff\xfe", "²".encode(), b"1" * 20])
+def test_a_folder_that_only_looks_like_a_cache_is_not_emptied(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "format").write_bytes(text)
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis").write_text("text")
+    with pytest.raises(UsageError):
+        Store(tmp_path)
+    assert (tmp_path / "precious" / "thesis").read_text() == "text"
+
+
+def test_a_cache_whose_format_was_lost_is_made_anew(tmp_path: Path) -> None:
+    Store(tmp_path).path("trees", "x").mkdir()
+    (tmp_path / "format").unlink()
+    Store(tmp_path)
+    assert (tmp_path / "format").read_text() == "1\n"
+    assert not (tmp_path / "trees").exists()
+
+
+def test_a_discarded_entry_is_gone(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.path("trees", "x").mkdir()
+    (store.path("trees", "x") / "file").write_text("damaged")
+    store.discard(store.path("trees", "x"))
+    store.discard(store.path("trees", "x"))
+    assert not store.path("trees", "x").exists()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 def test_a_folder_with_other_things_in_it_is_not_taken_for_a_cache(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(UsageError, match=r"not a forkwheel cache: it holds thesis\.txt"):

@@ -145,7 +145,7 @@ class Evaluator(Names):
         return parts[0] if len(parts) == 1 else lift(lambda *values: conjunction(values, every=True), *parts)
 
     def _note_membership(self, left: Value, right: Value) -> None:
-        if not isinstance(right, Unknown) or not right.origin or holds_unknown(left):
+        if not isinstance(right, Unknown) or not right.origin or any(map(holds_unknown, per_arch(left, 1))):
             return
         if isinstance(left, Varying):
             self.memberships.setdefault(right.origin, left)

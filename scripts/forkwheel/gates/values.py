@@ -137,7 +137,15 @@ def join(a: Value, b: Value, *, text: str) -> Value:
         return b
     if (b is None or isinstance(b, Unknown)) and isinstance(a, Varying):
         return a
-    return lift(lambda x, y: x if same(x, y) else Unknown(text), a, b)
+    return lift(lambda x, y: _joined(x, y, text), a, b)
+
+
+def _joined(a: Value, b: Value, text: str) -> Value:
+    if same(a, b):
+        return a
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        return tuple(_joined(x, y, f"{text}[{i}]") for i, (x, y) in enumerate(zip(a, b, strict=True)))
+    return Unknown(text)
 
 
 def is_single(value: Value) -> bool:

@@ -58,7 +58,7 @@ def package_of(recipe: Recipe, name: str, package: str | None, *, is_new: bool) 
 def _unknown(name: str, recipe: Recipe, known: Sequence[str]) -> UsageError:
     close = _closest(name, known)
     every = f"its patches are: {', '.join(known) or 'none'}"
-    hint = f"the closest is {close}: `patches --edit {close}`; {every}" if close else every
+    hint = f"the closest is {close}: `patches --edit {close}`" if close else every
     return UsageError(f"no series of {recipe.name} has {name}", hint=hint)
 
 

@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from forkwheel.errors import PatchError
+from forkwheel.patching.header import PATCH_NAME
 from forkwheel.store import write_whole
 
 FORMAT = 1
 _RECORD = ".pending.json"
+_SERIES = "series"
 
 
 def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
@@ -31,15 +33,58 @@ def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def finish_pending(folder: Path) -> None:
-    """Finish the replacement that a killed run has recorded, if there is one."""
+    """Finish the replacement that a killed run has recorded, if there is one.
+
+    Raise PatchError, and write nothing, where the record is damaged: it can name only the
+    series and the patches of its own folder.
+    """
+    record = folder / _RECORD
     try:
-        record = json.loads((folder / _RECORD).read_bytes())
+        content = record.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return
-    if record.get("format") != FORMAT:
+    except OSError as error:
+        raise _damaged(record, f"it cannot be read: {error.strerror or error}") from error
+    files = _files(record, content)
+    try:
+        for name, text in files.items():
+            write_whole(folder / name, text)
+        record.unlink(missing_ok=True)
+    except OSError as error:
         raise PatchError(
-            f"{folder / _RECORD} has format {record.get('format')}, not {FORMAT}", hint="use a newer forkwheel"
-        )
-    for name, content in record["files"].items():
-        write_whole(folder / Path(name).name, base64.b64decode(content))
-    (folder / _RECORD).unlink(missing_ok=True)
+            f"what {record} records cannot be written to {folder}: {error.strerror or error}",
+            hint="see that the disk has room and that the folder can be written to; then run again",
+        ) from error
+
+
+def _files(record: Path, content: bytes) -> dict[str, bytes]:
+    """Read a record whole before anything of it is written."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(record, f"it is no JSON: {error}") from error
+    number = document.get("format") if isinstance(document, dict) else None
+    if isinstance(number, int) and number > FORMAT:
+        raise PatchError(f"{record} has format {number}, not {FORMAT}", hint="use a newer forkwheel")
+    if number is not True and number == FORMAT and isinstance(document.get("files"), dict):
+        return {name: _decoded(record, name, text) for name, text in document["files"].items()}
+    raise _damaged(record, f"it is no record of format {FORMAT} with `files`")
+
+
+def _decoded(record: Path, name: str, text: object) -> bytes:
+    if name != _SERIES and not PATCH_NAME.fullmatch(name):
+        raise _damaged(record, f"it names {name!r}, which is neither {_SERIES} nor a plain patch name")
+    try:
+        if not isinstance(text, str):
+            raise TypeError(f"it is {type(text).__name__}, not text")
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError) as error:
+        raise _damaged(record, f"the content of {name} is no base64: {error}") from error
+
+
+def _damaged(record: Path, reason: str) -> PatchError:
+    return PatchError(
+        f"{record} is damaged: {reason}",
+        hint=f"a run was killed while it wrote the series: compare the patches in {record.parent} with those in "
+        f"version control, put right what differs, then delete {record.name}",
+    )

@@ -62,7 +62,12 @@ def make_bundle(
     whose own needs are collected for this Python; None leaves them out.
     """
     files = folder / "files"
-    files.mkdir(parents=True, exist_ok=True)
+    try:
+        files.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the bundle {folder} cannot be written: {error.strerror}", hint="give another folder"
+        ) from error
     wanted = [*_sources(recipe), *_requirements(inputs)]
     with context.log.stage("files"), ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         list(pool.map(lambda item: _collect(item, recipe.packages[0], files, context), wanted))

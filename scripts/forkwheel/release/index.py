@@ -117,6 +117,11 @@ def held(root: Path) -> Iterator[Path]:
         incoming.mkdir()
         try:
             yield incoming
+        except OSError as error:
+            raise PublishError(
+                f"the index {root} cannot be written: {error.strerror or error}",
+                hint="see that its disk has room; what was published before is as it was",
+            ) from error
         finally:
             remove_tree(incoming)
     finally:

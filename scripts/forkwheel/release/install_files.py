@@ -21,7 +21,7 @@ def requirements_text(manifest: Mapping[str, Any]) -> str:
         f"# The wheels of {name}, and nothing else. Install them with --no-deps --require-hashes,",
         f"# and then their dependencies with -c {name}.constraints.txt.",
     ]
-    for package in manifest["packages"]:
+    for package in (*manifest["packages"], *manifest.get("taken", ())):
         hashes = sorted({wheel["sha256"] for wheel in package_wheels(package)})
         lines.append(f"{package['name']}=={package['version']}" + "".join(f" --hash=sha256:{one}" for one in hashes))
     return "\n".join(lines) + "\n"
@@ -30,5 +30,6 @@ def requirements_text(manifest: Mapping[str, Any]) -> str:
 def constraints_text(manifest: Mapping[str, Any]) -> str:
     """Return the constraints file of a set: exact versions, so that no public release is taken in their place."""
     lines = [f"# Holds the versions of {manifest['recipe']['name']} while dependencies are installed."]
-    lines += [f"{package['name']}=={package['version']}" for package in manifest["packages"]]
+    packages = (*manifest["packages"], *manifest.get("taken", ()))
+    lines += [f"{package['name']}=={package['version']}" for package in packages]
     return "\n".join(lines) + "\n"

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
 
 from forkwheel.canonical import toml_table, toml_value
 from forkwheel.errors import RecipeError, VerificationError
+from forkwheel.key import Key
 from forkwheel.store import write_whole
 from forkwheel.toml_file import Section, read_toml
 
 FORMAT = 1
 _DIGEST = r"[0-9a-f]{64}"
+_RESTORE = "the file was edited: restore it from version control"
 _HEADER = """\
 # Written by `nox -s lock`: what each revision of this recipe was built from, and what came out.
 
@@ -72,7 +75,7 @@ class WheelsLock:
 
     def write(self) -> None:
         """Write the lock's file whole."""
-        write_whole(self.file, self.text().encode())
+        write_whole(self.file.resolve(), self.text().encode())
 
     def text(self) -> str:
         """Return the lock as TOML."""
@@ -105,7 +108,7 @@ def load_lock(file: Path) -> WheelsLock:
     revisions = tuple(_revision(section) for section in top.sections("revision"))
     numbers = [revision.number for revision in revisions]
     if numbers != sorted(set(numbers)):
-        raise RecipeError(f"{file}: the revisions are not in order", hint="restore the file from version control")
+        raise RecipeError(f"{file}: the revisions are not in order", hint=_RESTORE)
     top.finish()
     return WheelsLock(file, revisions)
 
@@ -116,6 +119,10 @@ def _revision(section: Section) -> Revision:
         released=section.flag("released", default=False),
         wheels=tuple(_wheel(child) for child in section.sections("wheel")),
     )
+    filenames = [wheel.filename for wheel in revision.wheels]
+    for child, filename in zip(section.sections("wheel"), filenames, strict=True):
+        if filenames.count(filename) > 1:
+            child.fail(f"{filename} is listed twice", key="filename", hint=_RESTORE)
     section.finish()
     return revision
 
@@ -131,4 +138,17 @@ def _wheel(section: Section) -> LockedWheel:
         parts=section.mapping("parts"),
     )
     section.finish()
+    if (found := Key(wheel.parts).digest) != wheel.key:
+        section.fail(f"the key is {wheel.key}, the digest of `parts` is {found}", key="key", hint=_RESTORE)
+    if not _is_named(wheel):
+        message = f"{wheel.filename!r} is not a wheel of {wheel.package} {wheel.version}"
+        section.fail(message, key="filename", hint=_RESTORE)
     return wheel
+
+
+def _is_named(wheel: LockedWheel) -> bool:
+    try:
+        name, version, _, _ = parse_wheel_filename(wheel.filename)
+        return name == canonicalize_name(wheel.package) and version == Version(wheel.version)
+    except (InvalidWheelFilename, InvalidVersion):
+        return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -173,6 +173,20 @@ def read_manifest(file: Path) -> dict[str, Any] | None:
     """Read a manifest that an earlier run wrote; None where there is none that can be read."""
     try:
         document = json.loads(file.read_bytes())
-    except (OSError, ValueError):
+        return document if document["schema"] == SCHEMA and _is_sound(document) else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    return document if isinstance(document, dict) and document.get("schema") == SCHEMA else None
+
+
+def wheels_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List the wheels of a manifest, those taken from upstream as they are included."""
+    entries = [*document["packages"], *document.get("taken", ())]
+    return [wheel for entry in entries for wheel in entry.get("wheels") or [entry["wheel"]]]
+
+
+def _is_sound(document: Mapping[str, Any]) -> bool:
+    plain = all(Path(wheel["filename"]).name == wheel["filename"] != ".." for wheel in wheels_of(document))
+    texts = [wheel["sha256"] for wheel in wheels_of(document)]
+    for package in document["packages"]:
+        texts += [package["name"], package["version"], *package["parts"], *package["parts"].values()]
+    return plain and all(isinstance(text, str) for text in texts)

@@ -29,7 +29,7 @@ def statement(manifest: Mapping[str, Any], *, manifest_name: str, manifest_bytes
     """Return the statement on a manifest's wheels and on the manifest itself."""
     subjects = [
         _subject(wheel["filename"], wheel["sha256"])
-        for package in manifest["packages"]
+        for package in (*manifest["packages"], *manifest.get("taken", ()))
         for wheel in package_wheels(package)
     ]
     subjects.append(_subject(manifest_name, sha256(manifest_bytes).hexdigest()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from forkwheel.canonical import canonical_recipe
 from forkwheel.plan import Plan
@@ -38,8 +39,9 @@ def wheel_records(recipe: Recipe, plan: Plan) -> dict[str, bytes]:
 
 
 def _recipe_text(recipe: Recipe, plan: Plan) -> str:
+    package = plan.package if plan.series.patches else replace(plan.package, series=None)
     return canonical_recipe(
-        plan.package,
+        package,
         name=recipe.name,
         local=recipe.local,
         revision=plan.revision,

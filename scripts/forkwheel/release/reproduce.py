@@ -19,11 +19,13 @@ from forkwheel.recipe import load_recipe
 from forkwheel.release.carried import Carried
 from forkwheel.release.compare import Difference, compare_wheels
 from forkwheel.release.manifest import Built, manifest
-from forkwheel.release.wheel_set import SetWheel, WheelSet
+from forkwheel.release.wheel_set import SetWheel, WheelSet, package_wheels
 from forkwheel.tree import sha256_file
 from forkwheel.wheels.finish import Wheel
 
 IDENTICAL, DIFFERENT = "identical", "different"
+
+_SHARED = ("name", "version", "upstream_version", "epoch", "development", "requires", "patches", "inputs")
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,10 @@ def _against_manifest(
     said = {canonicalize_name(package["name"]): package for package in document["packages"]}
     for carried, item in zip(wheels, built, strict=True):
         (mine,) = manifest(carried.recipe, (item,))["packages"]
-        for path, theirs, ours in differing(said[canonicalize_name(carried.package.name)], mine):
+        entry = said[canonicalize_name(carried.package.name)]
+        if "wheels" in entry:  # one of several, which share only what a package has once
+            entry, mine = ({name: value for name, value in each.items() if name in _SHARED} for each in (entry, mine))
+        for path, theirs, ours in differing(entry, mine):
             yield carried.wheel.name, Difference("manifest", path, f"it says {theirs!r}, the rebuild gives {ours!r}")
 
 
@@ -145,8 +150,8 @@ def reproduce_from_checkout(
     plans = plan_all(shop, kind=kind, revision=None if development else wheels.revision)
     said = {canonicalize_name(package["name"]): package for package in wheels.document["packages"]}
     for plan in plans:
-        package = said.get(canonicalize_name(plan.package.name), {"parts": {}})
-        if changes := plan.key.changes(package["parts"]):
+        package = said.get(canonicalize_name(plan.package.name))
+        if package is not None and (changes := _nearest(plan, package)):
             raise VerificationError(
                 f"this checkout does not give {wheels.manifest.name}: {plan.package.name} differs in "
                 + "; ".join(f"{name} (here {mine}, there {other})" for name, mine, other in changes),
@@ -154,6 +159,12 @@ def reproduce_from_checkout(
             )
     built = {item.wheel.filename: item.wheel for item in build_all(shop, plans)}
     return tuple(_hashed(wheel, built) for wheel in wheels.wheels)
+
+
+def _nearest(plan: Plan, package: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    """Return how a plan's key differs from that of the package's wheel which it is nearest to."""
+    parts = [wheel.get("parts") or package["parts"] for wheel in package_wheels(package)]
+    return min((plan.key.changes(one) for one in parts), key=len)
 
 
 def _hashed(wheel: SetWheel, built: Mapping[str, Wheel]) -> Reproduced:
@@ -181,13 +192,12 @@ def agreement(
 ) -> tuple[Agreement, ...]:
     """Compare the keys that wheels record with those that a checkout's recipe gives."""
     shop = open_workshop(load_recipe(recipe_file), context=context, console=console)
-    plans = {canonicalize_name(plan.package.name): plan for plan in plan_all(shop, kind=kind)}
-    found = []
-    for carried in wheels:
-        plan = plans.get(canonicalize_name(carried.package.name))
-        if plan is None:
-            found.append(Agreement(carried.package.name, False, (("package", "-", carried.package.name),)))
-        else:
-            changes = plan.key.changes(carried.key["parts"])
-            found.append(Agreement(carried.package.name, plan.key.digest == carried.key["key"], changes))
-    return tuple(found)
+    plans = plan_all(shop, kind=kind)
+    return tuple(_agreement(carried, plans) for carried in wheels)
+
+
+def _agreement(carried: Carried, plans: Sequence[Plan]) -> Agreement:
+    name = canonicalize_name(carried.package.name)
+    changes = [plan.key.changes(carried.key["parts"]) for plan in plans if canonicalize_name(plan.package.name) == name]
+    nearest = min(changes, key=len, default=(("package", "-", name),))
+    return Agreement(carried.package.name, not nearest, nearest)

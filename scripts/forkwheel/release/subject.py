@@ -57,7 +57,8 @@ def _of_set(wheels: WheelSet, work: Path) -> Subject:
     if not any(wheel.path.is_file() for wheel in wheels.wheels):
         return Subject(wheels.recipe, (), wheels.document, wheels)
     verify_set(wheels)
-    carried = tuple(carried_by(wheel.path, work / "carried" / wheel.filename) for wheel in wheels.wheels)
+    made = (wheel for wheel in wheels.wheels if not wheel.taken)
+    carried = tuple(carried_by(wheel.path, work / "carried" / wheel.filename) for wheel in made)
     return Subject(wheels.recipe, carried, wheels.document)
 
 

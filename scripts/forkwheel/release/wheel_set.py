@@ -22,7 +22,10 @@ _HINT = "the folder was changed after the build: build the set again, or fetch i
 
 @dataclass(frozen=True)
 class SetWheel:
-    """One wheel as its manifest lists it; ``key`` and ``development`` are its package's, ``size`` is in bytes."""
+    """One wheel as its manifest lists it; ``size`` is in bytes.
+
+    ``taken`` tells that it is upstream's own, taken as it is: it has no key and no records.
+    """
 
     path: Path
     package: str
@@ -31,6 +34,7 @@ class SetWheel:
     size: int
     key: str
     development: bool
+    taken: bool = False
 
     @property
     def filename(self) -> str:
@@ -110,20 +114,25 @@ def package_wheels(package: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _wheels(folder: Path, document: Mapping[str, Any]) -> Iterator[SetWheel]:
-    for package in document["packages"]:
+    for package in (*document["packages"], *document.get("taken", ())):
         for wheel in package_wheels(package):
-            name = str(wheel["filename"])
-            if Path(name).name != name or not name.endswith(".whl"):
-                raise VerificationError(f"the manifest lists {name!r}, which is no wheel's file name", hint=_HINT)
+            taken = "key" not in package
             yield SetWheel(
-                path=folder / name,
+                path=folder / _plain_name(wheel["filename"]),
                 package=package["name"],
                 version=package["version"],
                 sha256=wheel["sha256"],
                 size=int(wheel["size"]),
-                key=wheel.get("key") or package["key"],
-                development=bool(package["development"]),
+                key="" if taken else wheel.get("key") or package["key"],
+                development=not taken and bool(package["development"]),
+                taken=taken,
             )
+
+
+def _plain_name(name: str) -> str:
+    if Path(name).name != name or not name.endswith(".whl"):
+        raise VerificationError(f"the manifest lists {name!r}, which is no wheel's file name", hint=_HINT)
+    return name
 
 
 def verify_set(wheels: WheelSet) -> None:
@@ -131,7 +140,8 @@ def verify_set(wheels: WheelSet) -> None:
     for wheel in wheels.wheels:
         check_bytes(wheel.path, sha256=wheel.sha256, said_by=wheels.manifest.name)
         verify_wheel(wheel.path, must_contain={})
-        _check_records(wheel, manifest=wheels.manifest.name)
+        if not wheel.taken:
+            _check_records(wheel, manifest=wheels.manifest.name)
 
 
 def check_bytes(file: Path, *, sha256: str, said_by: str) -> None:

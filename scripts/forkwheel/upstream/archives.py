@@ -25,15 +25,18 @@ FORMAT = 1
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
 
 
-def open_archive(path: Path, *, store: Store, wanted: Iterable[str]) -> WheelFiles | SdistFiles:
+def open_archive(
+    path: Path, *, store: Store, wanted: Iterable[str], sha256: str | None = None
+) -> WheelFiles | SdistFiles:
     """Give the files of an archive; those that are ``wanted`` are read at once.
 
-    Raises FetchError where the archive is damaged.
+    ``sha256`` is the archive's, where it was checked already. Raises FetchError where the archive is damaged.
     """
     try:
         if path.name.endswith((".whl", ".zip")):
             return WheelFiles(path)
-        return SdistFiles(path, store=store, wanted=wanted)
+        record = store.path("upstream", f"{sha256 or sha256_file(path)}.json")
+        return SdistFiles(path, record=record, wanted=wanted)
     except _DAMAGE as error:
         raise FetchError(
             f"{path.name} is damaged: {error or type(error).__name__}", hint="remove it, and fetch it again"
@@ -73,9 +76,9 @@ class WheelFiles:
 class SdistFiles:
     """The files of an sdist, without its one top-level folder."""
 
-    def __init__(self, path: Path, *, store: Store, wanted: Iterable[str]) -> None:
+    def __init__(self, path: Path, *, record: Path, wanted: Iterable[str]) -> None:
         self._path = path
-        self._record = store.path("upstream", f"{sha256_file(path)}.json")
+        self._record = record
         self._modes: dict[str, str] = {}
         self._contents: dict[str, bytes] = {}
         if not self._load():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from packaging.version import InvalidVersion, Version
 from forkwheel.errors import FetchError, UsageError
 from forkwheel.fetch import FetchContext
 from forkwheel.fetch.index import cached_archive
+from forkwheel.plan import wheel_tags
 from forkwheel.recipe import FileSource, Package
 from forkwheel.sources import source_tree
 from forkwheel.tree import Tree
@@ -85,7 +85,8 @@ def open_revision(
     if is_version(text):
         source = version_source(package, Version(text), context=context)
         archive, _ = cached_archive(package, source, context=context)
-        return Revision(text, text, open_archive(archive, store=context.store, wanted=wanted))
+        files = open_archive(archive, store=context.store, wanted=wanted, sha256=source.sha256)
+        return Revision(text, text, files)
     history = open_history(package.sources, repository=repository, context=context)
     commit = history.commit(text)
     name = text if text != commit else commit[:12]
@@ -121,9 +122,10 @@ def is_of_wheels(package: Package) -> bool:
 
 
 def _likeness(file: FileSource, package: Package) -> int:
-    """Count what a file's name shares with that of the package's first file, from its end."""
-    names = [source.filename for source in package.sources if isinstance(source, FileSource)]
-    return len(os.path.commonprefix([file.filename[::-1], names[0][::-1]])) if names else 0
+    """Count the tags that a wheel's name shares with that of the package's first wheel."""
+    first = next((source.filename for source in package.sources if isinstance(source, FileSource)), "")
+    tags = [wheel_tags(name).split("-") for name in (first, file.filename)]
+    return sum(mine == its for mine, its in zip(*tags, strict=False))
 
 
 def _file_version(path: Path, package: Package) -> str:

@@ -10,7 +10,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,13 @@ from forkwheel.wheels.archive import Member
 _HINT = "the wheel is damaged or was changed after it was built; build or download it again"
 _UNSOUND = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError, ValueError)
 _UNLISTED = ("RECORD.jws", "RECORD.p7s")
+_ALGORITHMS = ("sha256", "sha384", "sha512")
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_BLOCK = 1 << 20
+_LONGEST = 255  # bytes of a file's name, the most that Linux's file systems take
+
+LARGEST_WHEEL = 8 << 30
+"""The most bytes that a wheel's members may have together, unpacked; far above what real wheels hold."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +43,11 @@ class Row:
 
 def digest_of(content: bytes, *, algorithm: str = "sha256") -> str:
     """Return a digest as RECORD spells it: URL-safe base64 without padding."""
-    encoded = base64.urlsafe_b64encode(hashlib.new(algorithm, content).digest())
-    return f"{algorithm}={encoded.rstrip(b'=').decode()}"
+    return _spelled(algorithm, hashlib.new(algorithm, content).digest())
+
+
+def _spelled(algorithm: str, digest: bytes) -> str:
+    return f"{algorithm}={base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
 
 
 def write_record(members: Iterable[Member], *, name: str) -> bytes:
@@ -69,16 +79,33 @@ def parse_record(content: bytes, *, wheel: str) -> dict[str, Row]:
 
 def check_record(contents: Mapping[str, bytes], *, record: str, wheel: str) -> None:
     """Check every member against RECORD, and every row of RECORD against the members."""
-    rows = parse_record(contents[record], wheel=wheel)
+    rows = listed_rows(contents, contents[record], record=record, wheel=wheel)
+    for name, row in rows.items():
+        content = contents[name]
+        check_row(
+            name,
+            row,
+            size=len(content),
+            digest=lambda algorithm, content=content: digest_of(content, algorithm=algorithm),  # type: ignore[misc]
+            wheel=wheel,
+        )
+
+
+def listed_rows(names: Iterable[str], content: bytes, *, record: str, wheel: str) -> dict[str, Row]:
+    """Return the row of each member that is to be checked, from RECORD's ``content``.
+
+    Raise VerificationError where RECORD and the members' ``names`` are not the same set.
+    """
+    rows = parse_record(content, wheel=wheel)
+    present = dict.fromkeys(names)
     for name in rows:
-        if name not in contents:
+        if name not in present:
             raise VerificationError(f"{wheel}: RECORD lists {name}, which is not in the archive", hint=_HINT)
-    for name, content in contents.items():
-        if name == record or name in _signatures(record):
-            continue
+    checked = [name for name in present if name != record and name not in _signatures(record)]
+    for name in checked:
         if name not in rows:
             raise VerificationError(f"{wheel}: {name} is in the archive but RECORD does not list it", hint=_HINT)
-        _check_row(name, content, rows[name], wheel=wheel)
+    return {name: rows[name] for name in checked}
 
 
 def _signatures(record: str) -> tuple[str, ...]:
@@ -86,17 +113,16 @@ def _signatures(record: str) -> tuple[str, ...]:
     return tuple(f"{folder}/{name}" for name in _UNLISTED)
 
 
-def _check_row(name: str, content: bytes, row: Row, *, wheel: str) -> None:
-    if row.size != str(len(content)):
-        raise VerificationError(
-            f"{wheel}: {name} has {len(content)} bytes, RECORD says {row.size or 'nothing'}", hint=_HINT
-        )
+def check_row(name: str, row: Row, *, size: int, digest: Callable[[str], str], wheel: str) -> None:
+    """Check a member's size in bytes and its digest, which ``digest`` gives by the algorithm's name."""
+    if row.size != str(size):
+        raise VerificationError(f"{wheel}: {name} has {size} bytes, RECORD says {row.size or 'nothing'}", hint=_HINT)
     algorithm = row.digest.partition("=")[0]
-    if algorithm not in ("sha256", "sha384", "sha512"):
+    if algorithm not in _ALGORITHMS:
         raise VerificationError(
             f"{wheel}: RECORD gives {name} the digest {row.digest!r}, which is no SHA-256 or stronger", hint=_HINT
         )
-    found = digest_of(content, algorithm=algorithm)
+    found = digest(algorithm)
     if found != row.digest:
         raise VerificationError(f"{wheel}: {name} has {found}, RECORD says {row.digest}", hint=_HINT)
 
@@ -140,13 +166,16 @@ def _same_version(text: str, version: Version) -> bool:
 
 @contextmanager
 def open_wheel(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a wheel whose members' names are safe and distinct; raise VerificationError otherwise."""
+    """Open a wheel whose members' names are safe and distinct; raise VerificationError otherwise.
+
+    Nothing but a regular file is opened, and what its members declare to have together is
+    limited to LARGEST_WHEEL.
+    """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise VerificationError(f"{path}: cannot be read: it is no regular file", hint="name a .whl file")
         with zipfile.ZipFile(path) as archive:
-            seen: set[str] = set()
-            for info in archive.infolist():
-                _check_info(info, seen, wheel=path.name)
-                seen.add(info.filename)
+            _check_infos(archive.infolist(), wheel=path.name)
             yield archive
     except FileNotFoundError:
         raise VerificationError(f"{path}: no such file", hint="check the path") from None
@@ -156,22 +185,66 @@ def open_wheel(path: Path) -> Iterator[zipfile.ZipFile]:
         raise VerificationError(f"{path.name} is no sound archive: {error}", hint=_HINT) from error
 
 
+def _check_infos(infos: Iterable[zipfile.ZipInfo], *, wheel: str) -> None:
+    seen: set[str] = set()
+    folders: set[str] = set()
+    total = 0
+    for info in infos:
+        _check_info(info, seen, wheel=wheel)
+        seen.add(info.filename)
+        parts = info.filename.split("/")
+        folders.update("/".join(parts[:index]) for index in range(1, len(parts)))
+        total += info.file_size
+    if both := sorted(seen & folders):
+        raise VerificationError(f"{wheel}: {both[0]} is both a file and a folder", hint=_HINT)
+    if total > LARGEST_WHEEL:
+        raise VerificationError(
+            f"{wheel}: its members have {total} bytes together, more than the limit of {LARGEST_WHEEL}", hint=_HINT
+        )
+
+
 def _check_info(info: zipfile.ZipInfo, seen: set[str], *, wheel: str) -> None:
     name = info.orig_filename
     parts = name.removesuffix("/").split("/")
     if any(part in ("", ".", "..") for part in parts) or "\\" in name or "\0" in name or ":" in parts[0]:
         raise VerificationError(f"{wheel}: a member is named {name!r}, which is unsafe", hint=_HINT)
+    if long := next((part for part in parts if len(part.encode()) > _LONGEST), None):
+        raise VerificationError(f"{wheel}: the name {long[:40]}… is longer than {_LONGEST} bytes", hint=_HINT)
     if name in seen:
         raise VerificationError(f"{wheel}: the archive holds {name} twice", hint=_HINT)
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise VerificationError(f"{wheel}: {name} is neither a file nor a folder", hint=_HINT)
+    if info.compress_type not in _METHODS:
+        raise VerificationError(
+            f"{wheel}: {name} is compressed by method {info.compress_type}, and only deflated and stored members "
+            "are read",
+            hint="build or download the wheel again",
+        )
+
+
+def read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """Read a member; one that unpacks to more than it declares is refused by its checksum, and not unpacked whole."""
+    with archive.open(info) as stream:
+        return stream.read(max(info.file_size, 1))
+
+
+def measure_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, *, algorithms: set[str]) -> tuple[int, dict[str, bytes]]:
+    """Return a member's size in bytes and its digests by algorithm, holding no more than a block of it."""
+    hashes = {name: hashlib.new(name) for name in algorithms}
+    size = 0
+    with archive.open(info) as stream:
+        while block := stream.read(_BLOCK):
+            size += len(block)
+            for digest in hashes.values():
+                digest.update(block)
+    return size, {name: digest.digest() for name, digest in hashes.items()}
 
 
 def read_members(archive: zipfile.ZipFile) -> list[Member]:
     """Read every file of an archive, in its order, with the executable bit."""
     return [
-        Member(info.filename, archive.read(info), executable=bool(info.external_attr >> 16 & 0o100))
+        Member(info.filename, read_member(archive, info), executable=bool(info.external_attr >> 16 & 0o100))
         for info in archive.infolist()
         if not info.is_dir()
     ]

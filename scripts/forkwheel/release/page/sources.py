@@ -128,7 +128,7 @@ def _kind(line: str) -> str:
 def hashes(report: Report) -> Html:
     """Return the section on the wheels and their hashes."""
     rows: list[list[Content]] = [
-        [wheel.filename, f"{wheel.size / 1e6:.1f} MB", code(wheel.sha256), code(wheel.key)]
+        [wheel.filename, f"{wheel.size / 1e6:.1f} MB", code(wheel.sha256), code(wheel.key or "upstream's own")]
         for wheel in report.wheels.wheels
     ]
     patched: list[list[Content]] = [
