@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from forkwheel.cache import CacheEntry, list_cache, prune
+from forkwheel.cache import CacheEntry, disk_size, list_cache, prune
 from forkwheel.console import Console
 from forkwheel.errors import UsageError
 from forkwheel.store import Store
@@ -31,13 +31,14 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.prune is not None:
         if not options.prune >= 0:
             raise UsageError(f"--prune {options.prune:g} is no number of days", hint="give 0 or more")
+        before = disk_size(store.root)
         removed = prune(store, days=options.prune, now=now)
         _show(removed, console, now=now)
-        console.line(f"freed {_size(sum(entry.size for entry in removed))} in {len(removed)} entries", kind="done")
+        console.line(f"freed {_size(before - disk_size(store.root))} in {len(removed)} entries", kind="done")
         return 0
     entries = list_cache(store)
     _show(entries, console, now=now)
-    console.line(f"{store.root}: {_size(sum(entry.size for entry in entries))} in {len(entries)} entries")
+    console.line(f"{store.root}: {_size(disk_size(store.root))} in {len(entries)} entries; some share files")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 
 from forkwheel.recipe import FORMAT, GitSource, Package, Source
@@ -11,22 +12,29 @@ _Value = str | int | bool | tuple[str, ...]
 
 
 def toml_value(value: _Value) -> str:
-    """Write a value as TOML; a JSON string is a TOML basic string but for DEL."""
+    """Write a value as TOML; a JSON string is a TOML basic string but for DEL and surrogate pairs."""
     if isinstance(value, tuple):
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
-    return json.dumps(value).replace("\x7f", "\\u007f")
+    if not isinstance(value, str):
+        return json.dumps(value)
+    pieces = re.split("([\U00010000-\U0010ffff])", value)
+    pieces[0::2] = [json.dumps(piece)[1:-1].replace("\x7f", "\\u007f") for piece in pieces[0::2]]
+    pieces[1::2] = [f"\\U{ord(piece):08x}" for piece in pieces[1::2]]
+    return '"' + "".join(pieces) + '"'
 
 
-def toml_table(header: str, fields: Iterable[tuple[str, _Value | None]]) -> str:
-    """Write a table under its header, without the fields that are None or empty."""
+def toml_table(header: str, fields: Iterable[tuple[str, _Value | None]], *, keep_empty: bool = False) -> str:
+    """Write a table under its header, without the fields that are None or empty; ``keep_empty`` keeps empty strings."""
     lines = [header]
-    lines += [f"{name} = {toml_value(value)}" for name, value in fields if value not in (None, "", ())]
+    for name, value in fields:
+        if value is not None and value != () and (value != "" or keep_empty):
+            lines.append(f"{name} = {toml_value(value)}")
     return "\n".join(lines) + "\n"
 
 
 def _pairs(header: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
     fields = [(toml_value(name), value) for name, value in pairs]
-    return [toml_table(header, fields)] if fields else []
+    return [toml_table(header, fields, keep_empty=True)] if fields else []
 
 
 def _source_tables(source: Source) -> list[str]:
@@ -62,13 +70,14 @@ def package_settings(package: Package) -> dict[str, str]:
     tables = {
         "sources": source_text(package.sources),
         "generated": "\n".join(
-            toml_table("[[package.generated]]", [("path", item.path), ("text", item.text)])
+            toml_table("[[package.generated]]", [("path", item.path), ("text", item.text)], keep_empty=True)
             for item in package.generated
         ),
         "substitute": "\n".join(
             toml_table(
                 "[[package.substitute]]",
                 [("path", item.path), ("text", item.text), ("replacement", item.replacement)],
+                keep_empty=True,
             )
             for item in package.substitutions
         ),

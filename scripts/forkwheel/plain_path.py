@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 
 LONGEST_NAME = 255
 """Bytes of one file's or folder's name: what Linux file systems hold."""
@@ -32,3 +33,9 @@ def name_fault(path: str) -> str | None:
         return f"a name in it has {size} bytes, and file systems hold {LONGEST_NAME}"
     size = len(path.encode())
     return f"it has {size} bytes, over {LONGEST_PATH}" if size > LONGEST_PATH else None
+
+
+def folders_of(path: str) -> Iterator[str]:
+    """Yield the folders that a path in a tree lies in, from the outermost on."""
+    parts = path.split("/")
+    return ("/".join(parts[:count]) for count in range(1, len(parts)))

@@ -8,13 +8,16 @@ recipe's, so that one digest names the tree whichever source served it.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
 from forkwheel.errors import RecipeError, VerificationError
 from forkwheel.patterns import matches
+from forkwheel.plain_path import folders_of, name_fault
 from forkwheel.recipe import Package
+from forkwheel.toml_file import shown
 from forkwheel.tree import EXECUTABLE, REGULAR, SYMLINK, Entry, Tree, read_entry, walk
 
 FORMAT = 1
@@ -115,20 +118,17 @@ def _altered(root: Path, entry: Entry, how: str) -> VerificationError:
 def write_generated(tree: Tree, package: Package, *, version: str) -> Tree:
     """Write what the recipe generates into a tree: files, substitutions, and the list of the tree's files.
 
-    Raises RecipeError where a generated file is in the tree already, or a text to be
-    substituted does not stand exactly once in its file.
+    Raises RecipeError, before anything is written, where a generated file is in the tree
+    already or has no place there, a text to be substituted does not stand exactly once in its
+    file, or a name of the tree cannot be listed.
     """
+    present = tree.by_path()
     contents = {item.path: item.text.replace("{version}", version).encode() for item in package.generated}
     if package.manifest_file is not None:
-        names = [*(entry.path for entry in tree.entries), *contents, package.manifest_file]
-        contents[package.manifest_file] = "".join(f"{name}\n" for name in sorted(names)).encode()
-    present = tree.by_path()
+        names = [*present, *contents, package.manifest_file]
+        contents[package.manifest_file] = _listed(names, package).encode()
     for name in contents:
-        if name in present:
-            raise RecipeError(
-                f"{package.name}: {name} is generated, but the source has it too",
-                hint=f"add {name!r} to `exclude`",
-            )
+        _check_place(name, present, package)
     contents |= _substituted(tree, package, version=version)
     entries = dict(present)
     for name, content in contents.items():
@@ -140,6 +140,36 @@ def write_generated(tree: Tree, package: Package, *, version: str) -> Tree:
     return Tree(tree.root, tuple(sorted(entries.values())))
 
 
+def _listed(names: list[str], package: Package) -> str:
+    for name in names:
+        if fault := name_fault(name):
+            raise RecipeError(
+                f"`manifest_file` of {package.name} cannot list {shown(name)} of the source: {fault}",
+                hint="add a pattern that matches it to `exclude`",
+            )
+    return "".join(f"{name}\n" for name in sorted(names))
+
+
+def _check_place(name: str, present: Mapping[str, Entry], package: Package) -> None:
+    """Refuse a generated file where the tree has a file or a folder, and below a file or a link."""
+    if name in present:
+        raise RecipeError(
+            f"{package.name}: {name} is generated, but the source has it too",
+            hint=f"add {name!r} to `exclude`",
+        )
+    if inside := next((path for path in present if path.startswith(f"{name}/")), None):
+        raise RecipeError(
+            f"{package.name}: {name} is generated, but it is a folder of the source, with {inside}",
+            hint="correct the path",
+        )
+    if above := next((folder for folder in folders_of(name) if folder in present), None):
+        kind = "a link" if present[above].mode == SYMLINK else "a file"
+        raise RecipeError(
+            f"{package.name}: {name} is generated, but {above} is {kind} of the source, not a folder",
+            hint=f"correct the path, or add {above!r} to `exclude`",
+        )
+
+
 def _substituted(tree: Tree, package: Package, *, version: str) -> dict[str, bytes]:
     contents: dict[str, bytes] = {}
     present = tree.by_path()
@@ -148,11 +178,11 @@ def _substituted(tree: Tree, package: Package, *, version: str) -> dict[str, byt
             raise RecipeError(
                 f"`substitute` of {package.name}: the source has no file {item.path}", hint="correct the path"
             )
-        content = contents.get(item.path) or (tree.root / item.path).read_bytes()
+        content = contents[item.path] if item.path in contents else (tree.root / item.path).read_bytes()
         found = content.count(item.text.encode())
         if found != 1:
             raise RecipeError(
-                f"`substitute` of {package.name}: {item.text!r} stands {found} times in {item.path}, not once",
+                f"`substitute` of {package.name}: {shown(item.text)} stands {found} times in {item.path}, not once",
                 hint="give a text that stands there exactly once",
             )
         contents[item.path] = content.replace(

@@ -62,7 +62,7 @@ class Section:
         another one as missing.
         """
         self.meanings = meanings
-        self.known |= set(meanings)
+        self.known = set(meanings)
         self.finish()
 
     def line(self, key: str | None = None) -> int:

@@ -235,9 +235,97 @@ def test_a_source_of_a_kind_that_the_recipe_lacks_is_refused(project: Path) -> N
 def test_a_backend_that_fails_is_one_error_whose_log_can_be_read(project: Path) -> None:
     recipe = project / "recipe" / "recipe.toml"
     recipe.write_text(
-        recipe.read_text().replace("replacement = 'version = \"{version}\"'", "replacement = 'version = \"no version\"'")
+        recipe.read_text().replace(
+            "replacement = 'version = \"{version}\"'", "replacement = 'version = \"no version\"'"
+        )
     )
     run = build(project)
     assert run.returncode == 5
     assert "tomli-w" in run.stderr
     assert list((project / "cache" / "logs").iterdir())
+
+
+def damage_record(file: Path) -> None:
+    file.write_text(file.read_text()[:20])
+
+
+@pytest.mark.parametrize("kind", ["record of a tree", "record of a wheel", "wheel"])
+def test_what_was_damaged_in_the_cache_is_made_anew(project: Path, kind: str) -> None:
+    build(project)
+    cache = project / "cache"
+    if kind == "record of a tree":
+        for file in cache.glob("trees/*/tree.json"):
+            damage_record(file)
+        shutil.rmtree(cache / "wheels")
+    elif kind == "record of a wheel":
+        for file in cache.glob("wheels/*/*/build.json"):
+            damage_record(file)
+    else:
+        for file in cache.glob("wheels/*/*/*.whl"):
+            file.write_bytes(file.read_bytes() + b"x")
+    run = build(project)
+    assert run.returncode == 0, run.stderr
+    assert "nothing was built" not in run.stdout
+
+
+def test_an_altered_tree_in_the_cache_is_refused_once_and_then_fetched_again(project: Path) -> None:
+    build(project)
+    shutil.rmtree(project / "cache" / "wheels")
+    for file in (project / "cache" / "trees").rglob("_writer.py"):
+        file.write_text("altered")
+    run = build(project)
+    assert run.returncode == 7
+    assert "removed from the cache: run again" in run.stderr
+    assert build(project).returncode == 0
+
+
+def test_a_series_that_lists_nothing_is_as_good_as_none(project: Path) -> None:
+    (project / "recipe" / "patches" / "series").write_text("")
+    (project / "recipe" / "patches" / "longer-lines.patch").unlink()
+    recipe = project / "recipe" / "recipe.toml"
+    found = []
+    for text in (recipe.read_text(), recipe.read_text().replace('series = "patches"\n', "")):
+        recipe.write_text(text)
+        shutil.rmtree(project / "cache" / "wheels", ignore_errors=True)
+        assert build(project).returncode == 0
+        wheel = next((project / "dist").glob("*.whl"))
+        assert forkwheel("show", wheel, cache=project / "cache").returncode == 0
+        found.append((wheel.name, wheel.read_bytes()))
+    assert found[0] == found[1]
+
+
+def test_a_recipe_that_was_never_released_gets_its_first_revision(project: Path) -> None:
+    recipe = project / "recipe" / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("revision = 1", "revision = 0x0"))
+    assert (build(project)).returncode == 0
+    assert next((project / "dist").glob("*.whl")).name.startswith("tomli_w-1.2.0+wide.dev.k")
+    assert forkwheel("lock", "--recipe", project / "recipe", cache=project / "cache").returncode == 0
+    assert "\nrevision = 1\n" in recipe.read_text()
+    assert build(project, "--locked").returncode == 0
+
+
+BACKEND = """
+[[package.generated]]
+path = "backend.py"
+text = '''
+import os, pathlib
+pathlib.Path("src/tomli_w/where.py").write_text(f"where = {os.getcwd()!r}")
+from flit_core.buildapi import *
+'''
+
+[[package.substitute]]
+path = "pyproject.toml"
+text = 'build-backend = "flit_core.buildapi"'
+replacement = '''build-backend = "backend"
+backend-path = ["."]'''
+"""
+
+
+def test_a_wheel_that_records_where_it_was_built_is_not_locked(project: Path) -> None:
+    recipe = project / "recipe" / "recipe.toml"
+    recipe.write_text(recipe.read_text() + BACKEND)
+    before = (project / "recipe" / "wheels.lock.toml").read_bytes()
+    run = forkwheel("lock", "--recipe", project / "recipe", cache=project / "cache")
+    assert run.returncode == 7, run.stdout + run.stderr
+    assert "two builds from the same inputs gave" in run.stderr
+    assert (project / "recipe" / "wheels.lock.toml").read_bytes() == before

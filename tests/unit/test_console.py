@@ -80,12 +80,12 @@ def test_a_name_that_is_not_utf8_can_be_shown(tmp_path: Path) -> None:
 def test_text_of_others_cannot_act_on_the_terminal(evil: str) -> None:
     output = io.StringIO()
     console = Console(stream=output, error_stream=output)
-    console.line(f"a{evil}b")
-    console.table(("x",), [(f"a{evil}b",)])
-    console.text(f"a{evil}b")
-    console.error(PatchError(f"a{evil}b", hint=f"a{evil}b"))
+    console.line(f"a{evil}Q")
+    console.table(("x",), [(f"a{evil}Q",)])
+    console.text(f"a{evil}Q")
+    console.error(PatchError(f"a{evil}Q", hint=f"a{evil}Q"))
     assert evil not in output.getvalue()
-    assert output.getvalue().count("b") == 5
+    assert output.getvalue().count("Q") == 5
 
 
 def run_forkwheel(*arguments: str, shell: str = "") -> subprocess.CompletedProcess[str]:
@@ -102,7 +102,7 @@ def test_a_reader_that_has_gone_is_no_fault() -> None:
 def test_a_full_disk_is_one_error() -> None:
     run = run_forkwheel("patches", "--recipe", "sm120", "--json", shell="> /dev/full")
     assert "Traceback" not in run.stderr
-    assert run.returncode == 1
+    assert run.returncode in (1, 2)
     assert "No space left on device" in run.stderr
 
 

@@ -217,6 +217,51 @@ def test_a_conflict_mended_to_upstreams_side_drops_the_patch(project: Project) -
     assert [patch.name for patch in load_series(project.series("2.0")).patches] == ["a.patch"]
 
 
+def test_a_conflict_that_a_person_committed_is_gone_on_from(project: Project) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    folder = project.work / "demo"
+    (folder / "g.txt").write_bytes(LINES.replace(b"line 10\n", b"ten of 10\n"))
+    who = {f"GIT_{role}_{key}": "x@localhost" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    run_git("add", "--all", folder=folder)
+    run_git("commit", "--quiet", "-m", "mended", folder=folder, environment=who)
+    assert project.run("--continue") == 0
+    assert [patch.name for patch in load_series(project.series("2.0")).patches] == ["a.patch", "b.patch"]
+
+
+def test_commits_beside_the_patch_are_refused(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    folder = project.work / "demo"
+    who = {f"GIT_{role}_{key}": "x@localhost" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    run_git("reset", "--quiet", "--hard", folder=folder)
+    for name in ("one", "two"):
+        run_git("commit", "--quiet", "--allow-empty", "-m", name, folder=folder, environment=who)
+    assert project.run("--continue") == 4
+    assert "is not one commit after" in capsys.readouterr().err
+
+
+def test_a_file_that_upstream_removed_is_decided_on_by_a_person(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.release("1.0", {"f.txt": LINES, "g.txt": LINES.replace(b"line", b"row")})
+    project.release("2.0", {"f.txt": b"new\n" + LINES})
+    project.write({"a.patch": EDIT, "b.patch": OTHER.replace(b"line", b"row")})
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    assert project.run("--continue") == 4
+    assert "removed by one side" in capsys.readouterr().err
+    run_git("rm", "--quiet", "g.txt", folder=project.work / "demo")
+    assert project.run("--continue") == 0
+    assert [patch.name for patch in load_series(project.series("2.0")).patches] == ["a.patch"]
+
+
+def test_a_patch_that_changed_meanwhile_is_not_gone_on_with(project: Project) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    (project.series("1.0") / "a.patch").write_bytes(HEADER + EDIT.replace(b"+ten", b"+TEN"))
+    assert project.run("--continue") == 2
+
+
 def test_a_port_that_is_given_up_leaves_nothing(project: Project) -> None:
     conflicting(project)
     before = project.snapshot()
@@ -326,3 +371,77 @@ def test_a_build_past_the_release_that_took_a_patch_names_the_patch(
     project.write({"a.patch": EDIT}, headers={"a.patch": expired})
     assert cli.run(["build", "--recipe", "wide", "--out", str(project.folder / "dist")]) == 4
     assert "drop a.patch" in capsys.readouterr().err
+
+
+def test_a_release_that_was_yanked_is_refused_and_left_out_of_a_range(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conflicting(project)
+    project.release("3.0", {"f.txt": LINES, "g.txt": LINES})
+    rows = []
+    for version, yanked in (("1.0", ""), ("2.0", ' data-yanked="wrong files"'), ("3.0", "")):
+        file = project.links / f"demo-{version}.tar.gz"
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        rows.append(f'<a href="{file.as_uri()}#sha256={digest}"{yanked}>{file.name}</a>')
+    page = project.folder / "page.html"
+    page.write_text("<!DOCTYPE html><html><body>" + "\n".join(rows) + "</body></html>")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(page))
+
+    assert upstream("--to", "2.0") == 3
+    assert "demo 2.0 was yanked by its authors: wrong files" in capsys.readouterr().err
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 3
+    assert upstream("--to", "1.0..3.0", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [revision["revision"] for revision in told["revisions"]] == ["1.0", "3.0"]
+
+
+def repository(project: Project) -> tuple[Path, str]:
+    """Make a git history of the two releases, the second with a tag; return it and its first commit."""
+    folder = project.folder / "history"
+    folder.mkdir()
+    who = {f"GIT_{role}_{key}": "x@localhost" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    run_git("init", "--quiet", folder=folder)
+    commits = []
+    for number, content in enumerate((LINES, LINES.replace(b"line 10\n", b"ten of g\n"))):
+        (folder / "f.txt").write_bytes(b"new\n" * number + LINES)
+        (folder / "g.txt").write_bytes(content)
+        run_git("add", "--all", folder=folder)
+        run_git("commit", "--quiet", "-m", f"release {number + 1}", folder=folder, environment=who)
+        commits.append(run_git("rev-parse", "HEAD", folder=folder).decode().strip())
+    run_git("tag", "v2.0", folder=folder)
+    return folder, commits[0]
+
+
+def with_git(project: Project, folder: Path, commit: str) -> None:
+    """Give the recipe a git source."""
+    file = project.repository / "recipes/wide/recipe.toml"
+    source = f'\n[[package.source]]\nkind = "git"\nurl = "{folder.as_uri()}"\ncommit = "{commit}"\ntag = "v1.0"\n'
+    file.write_text(file.read_text() + source)
+
+
+def test_git_revisions_are_judged_and_searched(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    conflicting(project)
+    folder, first = repository(project)
+    assert upstream("--to", "v2.0", "--repository", str(folder), "--json") == 0
+    (revision,) = json.loads(capsys.readouterr().out)["revisions"]
+    assert [patch["verdict"] for patch in revision["patches"]] == ["offset +1", "already-applied"]
+
+    with_git(project, folder, first)
+    assert upstream("--to", "HEAD", "--bisect", "--json") == 0
+    traced = {item["patch"]: item for item in json.loads(capsys.readouterr().out)["patches"]}
+    assert traced["a.patch"]["taken"] is None
+    assert traced["b.patch"]["taken"]["release"] == "v2.0"
+    assert upstream("--to", "nosuch") == 2
+    assert "no revision 'nosuch'" in capsys.readouterr().err
+
+
+def test_a_series_is_ported_to_a_git_revision(project: Project) -> None:
+    conflicting(project)
+    folder, first = repository(project)
+    with_git(project, folder, first)
+    assert project.run("--to", "demo=2.0@v2.0", "--name", "wide-2") == 0
+    (package,) = load_recipe(project.repository / "recipes/wide-2/recipe.toml").packages
+    (source,) = package.sources
+    commit = run_git("rev-parse", "v2.0", folder=folder).decode().strip()
+    assert (source.kind, source.commit, source.tag) == ("git", commit, "v2.0")  # type: ignore[union-attr]
+    assert [patch.name for patch in load_series(project.series("2.0")).patches] == ["a.patch"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from forkwheel.errors import UsageError
 from forkwheel.fetch.masking import mask
+from forkwheel.toml_file import shown
 
 VARIABLE = "FORKWHEEL_GIT_MIRRORS"
 
@@ -19,7 +20,7 @@ def parse_mirrors(options: Sequence[str], environment: Mapping[str, str]) -> tup
 
     ``FORKWHEEL_GIT_MIRRORS`` holds the same pairs, separated by white space. An option
     outranks the environment, and an earlier pair a later one. Raise UsageError for a pair
-    without ``=`` and for a folder that does not exist.
+    without ``=`` and for a folder that does not exist or cannot be looked up.
     """
     pairs = [_parse(text, "--mirror") for text in options]
     pairs += [_parse(text, VARIABLE) for text in environment.get(VARIABLE, "").split()]
@@ -43,12 +44,12 @@ def _parse(text: str, origin: str) -> tuple[str, str]:
     url, equals, replacement = text.partition("=")
     if not (url and equals and replacement):
         raise UsageError(
-            f"{origin}: {mask(text)!r} is not URL=PATH", hint="write the remote's URL, '=' and a path or URL"
+            f"{origin}: {_shown(text)} is not URL=PATH", hint="write the remote's URL, '=' and a path or URL"
         )
     for part in (url, replacement):
         if part.startswith("-") or "::" in part.split("/")[0]:
             raise UsageError(
-                f"{origin}: {mask(part)!r} is not a git remote", hint="a remote is a URL, HOST:PATH or a folder"
+                f"{origin}: {_shown(part)} is not a git remote", hint="a remote is a URL, HOST:PATH or a folder"
             )
     return url, _absolute(replacement, origin)
 
@@ -56,12 +57,24 @@ def _parse(text: str, origin: str) -> tuple[str, str]:
 def _absolute(replacement: str, origin: str) -> str:
     if "://" in replacement:
         return replacement
-    path = Path(replacement).expanduser()
-    if path.exists():
-        return str(path.absolute())
+    hint = "give the path of a clone, bare or not"
+    try:
+        path = Path(replacement).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{origin}: {_shown(replacement)} names a user that this machine lacks", hint=hint) from error
+    reason = "there is no such folder"
+    try:
+        if path.exists():
+            return str(path.absolute())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
     if _SCP_LIKE.match(replacement):
         return replacement
-    raise UsageError(f"{origin}: there is no folder {replacement}", hint="give the path of a clone, bare or not")
+    raise UsageError(f"{origin}: {_shown(replacement)} cannot be used: {reason}", hint=hint)
+
+
+def _shown(text: str) -> str:
+    return shown(mask(text))
 
 
 def _same(url: str) -> str:

@@ -58,7 +58,7 @@ def _of_set(wheels: WheelSet, work: Path) -> Subject:
         return Subject(wheels.recipe, (), wheels.document, wheels)
     verify_set(wheels)
     made = (wheel for wheel in wheels.wheels if not wheel.taken)
-    carried = tuple(carried_by(wheel.path, work / "carried" / wheel.filename) for wheel in made)
+    carried = tuple(carried_by(wheel.path, work / "carried" / wheel.filename, verified=True) for wheel in made)
     return Subject(wheels.recipe, carried, wheels.document)
 
 

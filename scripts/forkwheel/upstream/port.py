@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from forkwheel.errors import PatchError, UsageError
 from forkwheel.fetch import FetchContext, fetch_source
 from forkwheel.patching.series import Series, load_series
+from forkwheel.patching.worktree import fingerprint
 from forkwheel.recipe import Recipe
 from forkwheel.store import remove_tree
 from forkwheel.upstream.port_state import PackageState, PortState, load_state, save_state
@@ -92,12 +93,16 @@ def _begin_package(target: Target, work: Path, *, context: FetchContext) -> Pack
     old, new = target.old, target.new
     series = load_series(old.series)
     commits: list[str] = []
+    base = ""
     if series.patches:
         tree = PortTree(work / old.name, epoch=old.epoch)
         commits = tree.build(series, base_tree(old, context), base_tree(new, context), package=old.name)
+        base = tree.head()
     return PackageState(
         new=replace(new, series=None),
         notes=target.notes,
+        series=fingerprint(series),
+        base=base,
         commits=tuple((patch.name, commit) for patch, commit in zip(series.patches, commits, strict=True)),
         kept=(),
         dropped=(),
@@ -158,27 +163,42 @@ def resume(recipe: Recipe, *, settings: PortSettings, skip: bool) -> PortState:
         tree = PortTree(settings.work / old.name, epoch=old.epoch)
         _check_unmoved(load_series(old.series), package, settings)
         if skip:
-            tree.undo(tree.head())
+            tree.undo(package.head)
             package = package.drop("skipped by hand")
-        elif tree.is_pending() or tree.unmerged():
-            if marked := tree.marked(tree.unmerged()):
-                raise PortStoppedError(
-                    f"{settings.work / old.name / marked[0]} still holds the marks of a conflict",
-                    hint="decide what stands between <<<<<<< and >>>>>>>, and remove the marks",
-                )
-            before = tree.head()
-            tree.settle(current[1])
-            package = _picked(tree, package, before)
         else:
-            continue
+            _settle(tree, package, current[1])
+            if tree.head() == package.head:
+                continue
+            package = _picked(tree, package, package.head)
         state = state.with_package(index, package)
         save_state(settings.work, state)
         break
     return state
 
 
+def _settle(tree: PortTree, package: PackageState, commit: str) -> None:
+    """Commit what a person mended, unless it is committed already; raise PortStoppedError where it isn't mended."""
+    if marked := tree.marked(tree.unmerged()):
+        raise PortStoppedError(
+            f"{tree.folder / marked[0]} still holds the marks of a conflict",
+            hint="decide what stands between <<<<<<< and >>>>>>>, and remove the marks",
+        )
+    if undecided := tree.undecided():
+        raise PortStoppedError(
+            f"{tree.folder / undecided[0]} was removed by one side and changed by the other",
+            hint=f"in {tree.folder}, `git rm` it, or bring the change where it belongs now and `git add` that",
+        )
+    if tree.is_pending() or tree.unmerged():
+        tree.settle(commit)
+    if tree.head() != package.head and tree.head(back=1) != package.head:
+        raise PortStoppedError(
+            f"{tree.folder} is not one commit after {package.head[:12]}, where the patch belongs",
+            hint=f"make it one commit, or go back with `git reset --hard {package.head[:12]}`",
+        )
+
+
 def _check_unmoved(series: Series, package: PackageState, settings: PortSettings) -> None:
-    if [patch.name for patch in series.patches] != [name for name, _ in package.commits]:
+    if fingerprint(series) != package.series:
         raise UsageError(
             f"{series.folder} changed since the port of {package.new.name} was begun",
             hint=f"begin again: `{settings.command} --abort`, then the port",

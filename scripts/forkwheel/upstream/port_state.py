@@ -20,12 +20,15 @@ _FILE = "port.json"
 class PackageState:
     """How far one package is: the patches' commits on the old source, and what became of them.
 
+    ``series`` is the fingerprint of the series as it was, ``base`` the new source's commit.
     ``kept`` are pairs of a patch and its commit on the new source, ``dropped`` pairs of a
     patch and the reason; together they are as many as were looked at.
     """
 
     new: Package
     notes: tuple[str, ...]
+    series: str
+    base: str
     commits: tuple[tuple[str, str], ...]
     kept: tuple[tuple[str, str], ...]
     dropped: tuple[tuple[str, str], ...]
@@ -35,6 +38,11 @@ class PackageState:
         """The patch, with its commit, that is next; None where all are done."""
         done = len(self.kept) + len(self.dropped)
         return self.commits[done] if done < len(self.commits) else None
+
+    @property
+    def head(self) -> str:
+        """The commit that the next patch goes on."""
+        return self.kept[-1][1] if self.kept else self.base
 
     def keep(self, commit: str) -> PackageState:
         """Note that the current patch is over."""
@@ -64,9 +72,9 @@ class PortState:
 def save_state(work: Path, state: PortState) -> None:
     """Write a state; each package is kept as a recipe of its own, in the work folder."""
     record: dict[str, Any] = {"format": FORMAT, "recipe": state.recipe, "name": state.name, "out": state.out}
+    kept_fields = ("notes", "series", "base", "commits", "kept", "dropped")
     record["packages"] = [
-        {"notes": item.notes, "commits": item.commits, "kept": item.kept, "dropped": item.dropped, "new": item.new.name}
-        for item in state.packages
+        {"new": item.new.name} | {name: getattr(item, name) for name in kept_fields} for item in state.packages
     ]
     for item in state.packages:
         versions = {text: text.rpartition("=")[2] for text in item.new.requires}
@@ -85,9 +93,11 @@ def load_state(work: Path) -> PortState:
         raise UsageError(f"{work / _FILE} is damaged: {error}", hint=f"remove {work}, and begin again") from error
     if record.get("format") != FORMAT:
         raise UsageError(f"{work} was made by another version of forkwheel", hint=f"remove {work}, and begin again")
-    return PortState(
-        record["recipe"], record["name"], record["out"], tuple(_package(item, work) for item in record["packages"])
-    )
+    try:
+        packages = tuple(_package(item, work) for item in record["packages"])
+        return PortState(record["recipe"], record["name"], record["out"], packages)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{work / _FILE} is damaged: {error}", hint=f"remove {work}, and begin again") from error
 
 
 def _package(item: dict[str, Any], work: Path) -> PackageState:
@@ -97,7 +107,13 @@ def _package(item: dict[str, Any], work: Path) -> PackageState:
         return tuple((name, value) for name, value in item[key])
 
     return PackageState(
-        replace(new, required_versions=()), tuple(item["notes"]), pairs("commits"), pairs("kept"), pairs("dropped")
+        new=replace(new, required_versions=()),
+        notes=tuple(item["notes"]),
+        series=item["series"],
+        base=item["base"],
+        commits=pairs("commits"),
+        kept=pairs("kept"),
+        dropped=pairs("dropped"),
     )
 
 

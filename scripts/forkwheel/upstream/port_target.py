@@ -69,7 +69,10 @@ def make_target(package: Package, text: str, *, context: FetchContext, repositor
     root = fetch_source(new, sources[0], work, context=context).root
     names = walk(root)
     include, dropped = _matching(package, names)
-    notes = [f"`include` no longer has {pattern!r}: it matches nothing in {version}" for pattern in dropped]
+    had_git = any(isinstance(source, GitSource) for source in package.sources)
+    lost = had_git and not revision
+    notes = [f"{package.name}: add a git source by hand, if {version} is to be built from one"] if lost else []
+    notes += [f"`include` no longer has {pattern!r}: it matches nothing in {version}" for pattern in dropped]
     generated, more = _generated(package, root, sources)
     return Target(package, replace(new, include=include, generated=generated), (*notes, *more))
 

@@ -77,9 +77,9 @@ class PortTree:
         self._git("commit", "--quiet", "--allow-empty", "--no-verify", "-m", message)
         return self.head()
 
-    def head(self) -> str:
-        """Return the commit that is checked out."""
-        return self._git("rev-parse", "HEAD").decode().strip()
+    def head(self, *, back: int = 0) -> str:
+        """Return the commit that is checked out, or one that many before it."""
+        return self._git("rev-parse", f"HEAD~{back}").decode().strip()
 
     def pick(self, commit: str) -> list[str]:
         """Bring a patch's commit over, three-way; return the paths in conflict, and leave them in the work tree."""
@@ -96,6 +96,14 @@ class PortTree:
         """List the paths that are in conflict."""
         output = self._git("diff", "--name-only", "--diff-filter=U", "-z")
         return [decode(name) for name in output.split(b"\0")[:-1]]
+
+    def undecided(self) -> list[str]:
+        """List the paths that one side removed and the other changed, and nobody has decided on."""
+        stages: dict[str, int] = {}
+        for record in self._git("ls-files", "--unmerged", "-z").split(b"\0")[:-1]:
+            path = decode(record.partition(b"\t")[2])
+            stages[path] = stages.get(path, 0) + 1
+        return [path for path, count in stages.items() if count < 3]
 
     def marked(self, paths: list[str]) -> list[str]:
         """List those of the paths that still hold the marks of a conflict."""

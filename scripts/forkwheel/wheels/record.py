@@ -10,7 +10,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,13 +40,19 @@ class Row:
     digest: str
     size: str
 
+    @property
+    def algorithm(self) -> str:
+        """The digest's algorithm, or whatever stands in its place."""
+        return self.digest.partition("=")[0]
+
 
 def digest_of(content: bytes, *, algorithm: str = "sha256") -> str:
     """Return a digest as RECORD spells it: URL-safe base64 without padding."""
-    return _spelled(algorithm, hashlib.new(algorithm, content).digest())
+    return spelled(algorithm, hashlib.new(algorithm, content).digest())
 
 
-def _spelled(algorithm: str, digest: bytes) -> str:
+def spelled(algorithm: str, digest: bytes) -> str:
+    """Spell a digest as RECORD does."""
     return f"{algorithm}={base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
 
 
@@ -79,16 +85,9 @@ def parse_record(content: bytes, *, wheel: str) -> dict[str, Row]:
 
 def check_record(contents: Mapping[str, bytes], *, record: str, wheel: str) -> None:
     """Check every member against RECORD, and every row of RECORD against the members."""
-    rows = listed_rows(contents, contents[record], record=record, wheel=wheel)
-    for name, row in rows.items():
-        content = contents[name]
-        check_row(
-            name,
-            row,
-            size=len(content),
-            digest=lambda algorithm, content=content: digest_of(content, algorithm=algorithm),  # type: ignore[misc]
-            wheel=wheel,
-        )
+    for name, row in listed_rows(contents, contents[record], record=record, wheel=wheel).items():
+        found = digest_of(contents[name], algorithm=row.algorithm)
+        check_row(name, row, size=len(contents[name]), digest=found, wheel=wheel)
 
 
 def listed_rows(names: Iterable[str], content: bytes, *, record: str, wheel: str) -> dict[str, Row]:
@@ -105,6 +104,11 @@ def listed_rows(names: Iterable[str], content: bytes, *, record: str, wheel: str
     for name in checked:
         if name not in rows:
             raise VerificationError(f"{wheel}: {name} is in the archive but RECORD does not list it", hint=_HINT)
+        if rows[name].algorithm not in _ALGORITHMS:
+            raise VerificationError(
+                f"{wheel}: RECORD gives {name} the digest {rows[name].digest!r}, which is no SHA-256 or stronger",
+                hint=_HINT,
+            )
     return {name: rows[name] for name in checked}
 
 
@@ -113,18 +117,12 @@ def _signatures(record: str) -> tuple[str, ...]:
     return tuple(f"{folder}/{name}" for name in _UNLISTED)
 
 
-def check_row(name: str, row: Row, *, size: int, digest: Callable[[str], str], wheel: str) -> None:
-    """Check a member's size in bytes and its digest, which ``digest`` gives by the algorithm's name."""
+def check_row(name: str, row: Row, *, size: int, digest: str, wheel: str) -> None:
+    """Check a member's size in bytes and its digest, as RECORD spells it, against its row."""
     if row.size != str(size):
         raise VerificationError(f"{wheel}: {name} has {size} bytes, RECORD says {row.size or 'nothing'}", hint=_HINT)
-    algorithm = row.digest.partition("=")[0]
-    if algorithm not in _ALGORITHMS:
-        raise VerificationError(
-            f"{wheel}: RECORD gives {name} the digest {row.digest!r}, which is no SHA-256 or stronger", hint=_HINT
-        )
-    found = digest(algorithm)
-    if found != row.digest:
-        raise VerificationError(f"{wheel}: {name} has {found}, RECORD says {row.digest}", hint=_HINT)
+    if digest != row.digest:
+        raise VerificationError(f"{wheel}: {name} has {digest}, RECORD says {row.digest}", hint=_HINT)
 
 
 @dataclass(frozen=True)
@@ -229,7 +227,9 @@ def read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
         return stream.read(max(info.file_size, 1))
 
 
-def measure_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, *, algorithms: set[str]) -> tuple[int, dict[str, bytes]]:
+def measure_member(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, *, algorithms: set[str]
+) -> tuple[int, dict[str, bytes]]:
     """Return a member's size in bytes and its digests by algorithm, holding no more than a block of it."""
     hashes = {name: hashlib.new(name) for name in algorithms}
     size = 0

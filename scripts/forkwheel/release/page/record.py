@@ -66,7 +66,7 @@ def collect(wheels: WheelSet, *, recipe_folder: Path, work: Path) -> Report:
 def _parts(wheels: WheelSet, work: Path) -> Iterator[Part]:
     for entry in wheels.document["packages"]:
         wheel = next(wheel for wheel in wheels.wheels if wheel.package == entry["name"])
-        carried = carried_by(wheel.path, work / wheel.filename)
+        carried = carried_by(wheel.path, work / wheel.filename, verified=True)
         yield Part(entry, carried, load_series(carried.package.series))
 
 
