@@ -72,6 +72,18 @@ def clear_jit_cache(session: nox.Session) -> None:
     _forkwheel(session, "clear-jit-cache")
 
 
+@_session("kernels-sm120")
+def kernels_sm120(session: nox.Session) -> None:
+    """Compile the all-reduce module for SM120, without a GPU, into a wheel; needs g++."""
+    _forkwheel(session, "kernels", "--recipe", "sm120")
+
+
+@_session("audit")
+def audit(session: nox.Session) -> None:
+    """Find the conditions that keep a GPU out, before and after the patches: -- --recipe NAME."""
+    _forkwheel(session, "audit")
+
+
 @_session("gpu-smoke")
 def gpu_smoke(session: nox.Session) -> None:
     """Compile, load, run and check the all-reduce kernels on this machine's GPUs."""

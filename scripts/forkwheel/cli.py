@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -34,6 +35,9 @@ _COMMANDS = {
     "doctor": "forkwheel.doctor_commands",
     "fetch": "forkwheel.release.bundle_commands",
     "report": "forkwheel.release.page.commands",
+    "kernels": "forkwheel.cuda.commands",
+    "census": "forkwheel.cuda.commands",
+    "audit": "forkwheel.gates.commands",
     "smoke": "forkwheel.gpu.commands",
     "bench": "forkwheel.gpu.commands",
     "clear-jit-cache": "forkwheel.cuda.jit_cache_commands",
@@ -88,8 +92,14 @@ def run(arguments: Sequence[str]) -> int:
         return _INTERRUPTED
 
 
+def _interrupt(number: int, frame: object) -> NoReturn:
+    """End as on Ctrl-C, so that what was started is ended too and nothing is left behind."""
+    raise KeyboardInterrupt
+
+
 def main() -> NoReturn:
     """Run the command that the process was started with, and exit."""
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         code = run(sys.argv[1:])
         if sys.stdout is not None:

@@ -194,9 +194,10 @@ def _requires(section: Section) -> tuple[str, ...]:
         try:
             specifiers = list(Requirement(text).specifier)
         except (InvalidRequirement, RecursionError) as error:
-            section.fail(f"{text!r} is not a requirement: {error}", key="requires", hint="write NAME==VERSION")
+            reason = str(error).split("\n", 1)[0]
+            section.fail(f"{shown(text)} is not a requirement: {reason}", key="requires", hint="write NAME==VERSION")
         if len(specifiers) != 1 or specifiers[0].operator != "==" or "*" in specifiers[0].version:
-            section.fail(f"{text!r} does not pin one version", key="requires", hint="write NAME==VERSION")
+            section.fail(f"{shown(text)} does not pin one version", key="requires", hint="write NAME==VERSION")
     return requirements
 
 

@@ -16,6 +16,33 @@ from forkwheel.fetch.masking import mask
 _LINE = re.compile(r"(?P<section>:env:|[\w-]+)\.(?P<key>[\w-]+)=(?P<value>['\"].*)")
 _SECTIONS = ("global", "download", ":env:")  # in the order in which pip lets one outrank another
 _ALIASES = {"default-timeout": "timeout", "pypi-url": "index-url"}
+_READ = (
+    "PIP_CERT",
+    "PIP_CLIENT_CERT",
+    "PIP_CONFIG_FILE",
+    "PIP_DEFAULT_TIMEOUT",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "PIP_INDEX_URL",
+    "PIP_NO_INDEX",
+    "PIP_PROXY",
+    "PIP_PYPI_URL",
+    "PIP_TIMEOUT",
+    "PIP_TRUSTED_HOST",
+)
+_WHOLE_LISTING = {
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_QUIET": "0",
+    "PIP_USER": "0",
+    "PIP_GLOBAL": "0",
+    "PIP_SITE": "0",
+    "_PIP_RUNNING_IN_SUBPROCESS": "1",
+}
+"""What makes pip list all of its settings: with `user` set, in a file too, it would list that file alone.
+
+The last keeps pip from going over to another Python, which `python` in a file asks for: it is
+how pip tells that it has done so.
+"""
 _TRUE = ("1", "true", "yes", "on", "y", "t")
 
 
@@ -43,9 +70,8 @@ def read_pip_settings() -> PipSettings:
     Raise FetchError if pip can't read its own configuration.
     """
     command = [sys.executable, "-m", "pip", "config", "list"]
-    quiet = {"PIP_QUIET": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUTF8": "1", "NO_COLOR": "1"}
-    environment = {**os.environ, **quiet}
-    environment.pop("PIP_VERBOSE", None)
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PIP_") or name in _READ}
+    environment = {**own, **_WHOLE_LISTING, "PYTHONUTF8": "1", "NO_COLOR": "1"}
     # `-m` puts the working folder first on the path: it must not be one where a person keeps a pip.py.
     completed = subprocess.run(
         command, capture_output=True, text=True, encoding="utf-8", check=False, env=environment, cwd=sys.prefix

@@ -74,11 +74,11 @@ def _files(record: Path, content: bytes) -> dict[str, bytes]:
 def _decoded(record: Path, name: str, text: object) -> bytes:
     if name != _SERIES and not PATCH_NAME.fullmatch(name):
         raise _damaged(record, f"it names {name!r}, which is neither {_SERIES} nor a plain patch name")
+    if not isinstance(text, str):
+        raise _damaged(record, f"the content of {name} is no text")
     try:
-        if not isinstance(text, str):
-            raise TypeError(f"it is {type(text).__name__}, not text")
         return base64.b64decode(text, validate=True)
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise _damaged(record, f"the content of {name} is no base64: {error}") from error
 
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from build import BuildException, BuildSystemTableValidationError, ProjectBuilder
 from packaging.markers import Marker
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
@@ -25,7 +24,7 @@ from forkwheel.errors import BuildError
 from forkwheel.recipe import Package
 from forkwheel.release.inputs import Inputs, LockedRequirement, PackageInputs
 from forkwheel.store import Store
-from forkwheel.wheels.build import build_requires
+from forkwheel.wheels.build import build_requires, open_project
 from forkwheel.wheels.environment import build_environment
 from forkwheel.wheels.pip import pip_environment, run_pip
 
@@ -55,7 +54,7 @@ def resolve_package(
     are asked, in an environment of what was pinned so far. Raise FetchError where the index
     has no version or no file that serves.
     """
-    requires = build_system_requires(tree)
+    requires = build_system_requires(tree, package)
     with store.temporary() as temporary:
         requirements = _pinned(requires, constraints=constraints, folder=temporary, log=log)
         python = build_environment(requirements, store=store, log=log)
@@ -89,12 +88,12 @@ def resolve_inputs(
     )
 
 
-def build_system_requires(tree: Path) -> tuple[str, ...]:
-    """Return what a tree's pyproject.toml needs for its build, sorted; raise BuildError where it is unsound."""
-    try:
-        return tuple(sorted(ProjectBuilder(tree).build_system_requires))
-    except (BuildException, BuildSystemTableValidationError) as error:
-        raise BuildError(f"{tree} cannot be built: {error}", hint="see its pyproject.toml") from error
+def build_system_requires(tree: Path, package: Package | None = None) -> tuple[str, ...]:
+    """Return what a tree's pyproject.toml needs for its build, sorted; raise BuildError where it is unsound.
+
+    ``package``, where it is known, is named in the error.
+    """
+    return tuple(sorted(open_project(tree, package).build_system_requires))
 
 
 def _pinned(
@@ -123,7 +122,7 @@ def _resolve(
     requires: Sequence[str], *, constraints: Sequence[str], folder: Path
 ) -> tuple[dict[str, _Chosen], dict[str, set[Host]]]:
     """Have pip choose versions until they satisfy every host, and say which host needs what."""
-    roots = [Requirement(text) for text in requires]
+    roots = [_parsed(text) for text in requires]
     extra: set[str] = set()
     environment = pip_environment()
     for _ in range(_ROUNDS):
@@ -143,6 +142,16 @@ def _resolve(
     raise BuildError(
         f"the build requirements {', '.join(requires)} cannot be resolved", hint="narrow them with `constraints`"
     )
+
+
+def _parsed(text: str) -> Requirement:
+    try:
+        return Requirement(text)
+    except (InvalidRequirement, RecursionError) as error:
+        raise BuildError(
+            f"the build requirement {text!r} is malformed: {error}",
+            hint="correct it in the project's pyproject.toml, with a patch or the recipe's `substitute`",
+        ) from error
 
 
 def _bare(requirement: Requirement) -> str:

@@ -116,7 +116,7 @@ def _check_requirements(records: WheelRecords, package: Package, metadata: bytes
 
 
 def _check_texts(records: WheelRecords, recorded: Recorded) -> None:
-    """Check that the recipe, the lock and the series are written as forkwheel writes them, so that no more is in them."""
+    """Check that the recipe, the lock and the series are what forkwheel writes, with nothing beside it."""
     recipe, package, series = recorded.recipe, recorded.package, recorded.series
     texts = {
         RECIPE: canonical_recipe(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pyproject_hooks
 from build import BuildBackendException, BuildException, BuildSystemTableValidationError, ProjectBuilder
+from pyproject_hooks import SubprocessRunner, default_subprocess_runner
 
 from forkwheel.console import Log
 from forkwheel.errors import BuildError
@@ -20,6 +22,7 @@ from forkwheel.recipe import Package
 
 _SHOWN_LINES = 20
 _UMASK = 0o022
+_OTHER = "the backend is at fault: use another version of it"
 
 
 def build_wheel(
@@ -34,7 +37,7 @@ def build_wheel(
     settings = _settings(package, version=version)
     log_file = log_file or dest / f"{package.name}.build.log"
     with _backend(tree, package, version=version, python=python, folder=dest, log_file=log_file) as builder:
-        path = Path(builder.build("wheel", dest, settings))
+        path = _built(builder, dest, settings, package=package)
     log.info(f"the backend built {path.name}")
     return path
 
@@ -44,7 +47,51 @@ def build_requires(tree: Path, package: Package, *, version: str, python: Path, 
     settings = _settings(package, version=version)
     log_file = dest / f"{package.name}.requires.log"
     with _backend(tree, package, version=version, python=python, folder=dest, log_file=log_file) as builder:
-        return builder.get_requires_for_build("wheel", settings)
+        asked = builder.get_requires_for_build("wheel", settings)
+    if wrong := [item for item in asked if not isinstance(item, str)]:
+        raise BuildError(f"the build backend of {package.name} requires {wrong[0]!r}, which is no text", hint=_OTHER)
+    return asked
+
+
+def open_project(
+    tree: Path, package: Package | None = None, *, python: str = sys.executable, runner: SubprocessRunner | None = None
+) -> ProjectBuilder:
+    """Return the builder of the project in ``tree``; raise BuildError where its pyproject.toml is unsound.
+
+    ``package``, where it is known, is named in the error, with what changes that file.
+    """
+    try:
+        return ProjectBuilder(tree, python_executable=python, runner=runner or default_subprocess_runner)
+    except RecursionError as error:
+        raise _unsound("pyproject.toml is nested too deeply", package) from error
+    except (BuildException, BuildSystemTableValidationError, ValueError, OSError) as error:
+        reason = str(error).replace(f"{tree}/", "")
+        raise _unsound(reason if "pyproject.toml" in reason else f"pyproject.toml: {reason}", package) from error
+
+
+def _unsound(reason: str, package: Package | None) -> BuildError:
+    name = "the project" if package is None else package.name
+    suspects = ["the tree's pyproject.toml"]
+    if package is None or package.series is not None:
+        suspects.append("the patches on it" if package is None else f"the patches on it in {package.series}")
+    if package is None or any(item.path == "pyproject.toml" for item in package.substitutions):
+        suspects.append("the recipe's `substitute` of it")
+    return BuildError(f"{name} cannot be built: {reason}", hint=f"see {', and '.join(suspects)}")
+
+
+def _built(builder: ProjectBuilder, dest: Path, settings: Mapping[str, str], *, package: Package) -> Path:
+    """Run the backend and return its wheel, which it must have put into ``dest``."""
+    try:
+        path = Path(builder.build("wheel", dest, settings))
+    except TypeError as error:
+        raise BuildError(f"the build backend of {package.name} named no wheel: {error}", hint=_OTHER) from error
+    if path.parent != dest or path.suffix != ".whl" or not path.is_file():
+        raise BuildError(
+            f"the build backend of {package.name} says that it built {os.path.relpath(path, dest)!r}, "
+            "which is no wheel in the folder that it was given",
+            hint=_OTHER,
+        )
+    return path
 
 
 @contextmanager
@@ -59,16 +106,14 @@ def _backend(
         with tempfile.TemporaryDirectory(dir=folder, prefix=".build-", ignore_cleanup_errors=True) as private:
             environment = _environment(Path(private), package=package, version=version, python=python)
             runner = partial(_run_hook, log_file=log_file, environment=environment)
-            yield ProjectBuilder(tree, python_executable=str(python), runner=runner)
+            yield open_project(tree, package, python=str(python), runner=runner)
     except BuildBackendException as error:
         raise BuildError(
             f"the build backend of {package.name} failed; its last lines:\n{_tail(log_file) or error}",
             hint=f"the whole output is in {log_file}",
         ) from error
-    except (BuildException, BuildSystemTableValidationError) as error:
-        raise BuildError(
-            f"{package.name} cannot be built: {error}", hint="see the tree's pyproject.toml, and the patches on it"
-        ) from error
+    except BuildException as error:
+        raise _unsound(str(error).replace(f"{tree}/", ""), package) from error
     except OSError as error:
         raise BuildError(
             f"the wheel of {package.name} cannot be built in {folder}: {error.strerror or error}",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import shutil
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from packaging.markers import Marker
@@ -19,11 +20,13 @@ from packaging.utils import parse_wheel_filename
 from forkwheel.console import Log
 from forkwheel.errors import BuildError, FetchError, ForkwheelError, PinMismatchError
 from forkwheel.release.inputs import LockedRequirement
-from forkwheel.store import Store, write_whole
-from forkwheel.wheels.pip import PipError, pip_environment, run_pip
+from forkwheel.store import Store, remove_tree, write_whole
+from forkwheel.wheels.listing import is_whole, write_listing
+from forkwheel.wheels.pip import ROOM, PipError, is_disk_full, pip_environment, run_pip
 
 _FORMAT = 1
 _COMPLETE = "complete"
+_TRY = re.compile(r"try-[a-z0-9_]+")
 
 
 def build_environment(
@@ -83,12 +86,20 @@ def _tags(filename: str) -> frozenset[Tag]:
 
 
 def _finished(folder: Path) -> Path | None:
-    """Return the python of the environment that was made whole in ``folder``, if one was."""
+    """Return the python of the environment that was made whole in ``folder``, if one was and still is."""
     try:
-        python = _python(folder / (folder / _COMPLETE).read_text())
-    except FileNotFoundError:
+        name = (folder / _COMPLETE).read_text(encoding="ascii")
+    except (OSError, ValueError):  # whatever stands there is not what a finished run wrote
         return None
+    environment = folder / name
+    if not _TRY.fullmatch(name) or environment.is_symlink() or not is_whole(environment, _listing(environment)):
+        return None
+    python = _python(environment)
     return python if python.exists() else None
+
+
+def _listing(environment: Path) -> Path:
+    return environment.with_name(f"{environment.name}.files")
 
 
 def _python(environment: Path) -> Path:
@@ -101,27 +112,41 @@ def _make(folder: Path, requirements: tuple[LockedRequirement, ...], *, store: S
     Each try has a folder of its own: the pip of a killed run may still be writing to that run's.
     """
     try:
-        shutil.rmtree(folder, ignore_errors=True)
+        _clear(folder)
         folder.mkdir(exist_ok=True)
         environment = Path(tempfile.mkdtemp(dir=folder, prefix="try-"))
         _make_venv(environment)
         with store.temporary() as temporary:
             _install(environment, requirements, temporary=temporary)
+        write_listing(environment, _listing(environment))
         write_whole(folder / _COMPLETE, environment.name.encode())
     except OSError as error:
+        full = "disk full: " if is_disk_full(str(error)) else ""
         raise BuildError(
-            f"the build environment cannot be written to {folder}: {error.strerror or error}",
-            hint="see that the disk of the cache (FORKWHEEL_CACHE) has room",
+            f"{full}the build environment cannot be written to {folder}: {error.strerror or error}",
+            hint=ROOM if full else "see that the cache (FORKWHEEL_CACHE) can be written to",
         ) from error
     return _python(environment)
+
+
+def _clear(folder: Path) -> None:
+    """Remove what stands in an environment's place, as far as no process writes to it."""
+    if folder.is_symlink() or folder.is_file():
+        folder.unlink()
+    elif folder.exists():
+        with suppress(OSError):
+            remove_tree(folder)
 
 
 def _make_venv(folder: Path) -> None:
     command = [sys.executable, "-I", "-m", "venv", "--without-pip", str(folder)]
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    output = (result.stdout + result.stderr).strip()
+    if result.returncode and is_disk_full(output):
+        raise BuildError(f"disk full: python -m venv failed: {output[-500:]}", hint=ROOM)
     if result.returncode:
         raise BuildError(
-            f"python -m venv failed: {(result.stdout + result.stderr).strip()[-500:]}",
+            f"python -m venv failed: {output[-500:]}",
             hint="install Python's venv module (Debian and Ubuntu: python3-venv)",
         )
 
@@ -145,6 +170,8 @@ def _install(folder: Path, requirements: tuple[LockedRequirement, ...], *, tempo
 
 
 def _explained(error: PipError) -> ForkwheelError:
+    if is_disk_full(error.output):
+        return error
     if "DO NOT MATCH THE HASHES" in error.output:
         return PinMismatchError(
             f"a build requirement is not what the inputs' lock pins: {error.message}",

@@ -7,6 +7,7 @@ what is installed, and where, is ours.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from forkwheel.fetch.masking import mask
 from forkwheel.fetch.pip_settings import PipSettings, read_pip_settings
 
 _KEPT = ("PIP_CACHE_DIR", "PIP_KEYRING_PROVIDER", "PIP_NO_CACHE_DIR", "PIP_RETRIES")
-_WITHOUT_PREFIXES = ("PIP_", "PYTHON", "GIT_", "VIRTUAL_ENV", "__PYVENV")
+_WITHOUT_PREFIXES = ("PIP_", "_PIP_", "PYTHON", "GIT_", "VIRTUAL_ENV", "__PYVENV")
 _SHOWN_LINES = 12
 
 
@@ -80,8 +81,20 @@ class PipError(BuildError):
 
     def __init__(self, output: str) -> None:
         lines = [line for line in output.splitlines() if line.strip()]
-        super().__init__(
-            "pip failed: " + ("\n".join(lines[-_SHOWN_LINES:]) or "it said nothing"),
-            hint="see that pip is installed for this Python and can reach its index",
-        )
+        said = "\n".join(lines[-_SHOWN_LINES:]) or "it said nothing"
+        if is_disk_full(output):
+            super().__init__(f"disk full: pip failed: {said}", hint=ROOM)
+        else:
+            super().__init__(
+                f"pip failed: {said}", hint="see that pip is installed for this Python and can reach its index"
+            )
         self.output = output
+
+
+def is_disk_full(text: str) -> bool:
+    """Tell whether what a Python program said of its failure is that a disk or a quota is full."""
+    return any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EDQUOT))
+
+
+ROOM = "make room on the disks of the cache (FORKWHEEL_CACHE), of pip's own cache and of the temporary folder (TMPDIR)"
+"""What to do where a disk is full."""

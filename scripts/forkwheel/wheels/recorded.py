@@ -152,7 +152,7 @@ def _checked_key(records: WheelRecords, document: Mapping[str, Any]) -> Key:
 def _loaded(records: WheelRecords, folder: Path) -> tuple[Recipe, Package, Series, PackageInputs]:
     write_carried(records, folder)
     try:
-        recipe = load_recipe(folder / RECIPE)
+        recipe = load_recipe(folder / RECIPE, series_root=folder)
         package = recipe.package(records.name)
         if package.series not in (None, (folder / PATCHES).resolve()):
             raise contradiction(records, f"the series of {RECIPE} is not the folder {PATCHES} that the wheel carries")
