@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,7 +16,7 @@ from forkwheel.cuda.jit_cache import clear_after_build, readable_size
 from forkwheel.errors import VerificationError
 from forkwheel.explain import explanation_rows
 from forkwheel.fetch import FetchContext, parse_mirrors
-from forkwheel.outputs import write_outputs
+from forkwheel.outputs import KernelOutput, write_outputs
 from forkwheel.pipeline import Workshop, build_all, open_workshop, plan_all
 from forkwheel.plan import Plan
 from forkwheel.recipe import SOURCE_KINDS, find_recipe, load_recipe
@@ -34,6 +36,9 @@ def register(commands: Commands) -> None:
         "--from-bundle", type=Path, metavar="DIR", help="use what `fetch --bundle` collected, and no network"
     )
     build.add_argument("--keep-jit-cache", action="store_true", help="leave the JIT cache of this user as it is")
+    build.add_argument(
+        "--with-kernels", action="store_true", help="compile the recipe's kernels ahead of time, too; needs g++"
+    )
     build.set_defaults(run=_build)
     lock = commands.add("lock", help="build the wheels and record them in the recipe's lock")
     add_source_options(lock)
@@ -75,8 +80,8 @@ def _build(options: argparse.Namespace, console: Console) -> int:
         return _explain(plans, previous, console)
     _report_development(shop, plans, console, locked=options.locked)
     built = build_all(shop, plans)
-    with console.bind(shop.recipe.name).stage("write"):
-        write_outputs(options.out, shop.recipe, built, started=started, finished=_now())
+    with _kernels(shop, plans, options) as kernels, console.bind(shop.recipe.name).stage("write"):
+        write_outputs(options.out, shop.recipe, built, started=started, finished=_now(), kernels=kernels)
     if not options.keep_jit_cache:
         _clear_jit_caches(shop, built)
     _summary(shop, built, console)
@@ -89,6 +94,19 @@ def _supplied(shop: Workshop, folder: Path) -> Workshop:
 
     fill_cache(read_bundle(folder, recipe=shop.recipe), shop.recipe, inputs=shop.inputs, context=shop.context)
     return replace(shop, context=replace(shop.context, offline=True))
+
+
+@contextmanager
+def _kernels(shop: Workshop, plans: tuple[Plan, ...], options: argparse.Namespace) -> Iterator[KernelOutput | None]:
+    """Give what was compiled ahead of time, where that was asked for."""
+    if not options.with_kernels:
+        yield None
+        return
+    from forkwheel.cuda.commands import kernel_records, kernels_made
+    from forkwheel.cuda.kernel_wheel import KernelOptions
+
+    with kernels_made(shop, plans, options=KernelOptions(offline=options.offline)) as made:
+        yield KernelOutput(made.wheel, kernel_records(made))
 
 
 def _explain(plans: tuple[Plan, ...], previous: dict[str, object] | None, console: Console) -> int:

@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +18,51 @@ from forkwheel.release.manifest import Built, manifest, observed, read_manifest,
 from forkwheel.release.signing import signature_of
 from forkwheel.store import UNFINISHED, copy_whole, write_whole
 from forkwheel.tree import sha256_file
+from forkwheel.wheels.finish import Wheel
 
 
-def write_outputs(dist: Path, recipe: Recipe, built: tuple[Built, ...], *, started: str, finished: str) -> list[Path]:
+@dataclass(frozen=True)
+class KernelOutput:
+    """A wheel of kernels compiled ahead of time, and its records by the suffix of their names."""
+
+    wheel: Wheel
+    records: Mapping[str, dict[str, Any]]
+
+
+def write_outputs(
+    dist: Path,
+    recipe: Recipe,
+    built: tuple[Built, ...],
+    *,
+    started: str,
+    finished: str,
+    kernels: KernelOutput | None = None,
+) -> list[Path]:
     """Write a set of wheels and its records to ``dist`` and return the files.
 
     Each file is replaced whole. Wheels that an earlier manifest of the same recipe lists and
     that are not in this set are removed, so that the folder never mixes two sets.
     """
     document = manifest(recipe, built)
+    made = [item.wheel for item in built]
+    if kernels is not None:
+        document["kernels"] = kernels.records["kernels.json"]
+        made.append(kernels.wheel)
     manifest_file = dist / f"{recipe.name}.manifest.json"
     with _held(dist):
         for left in (path for path in dist.glob(f".*{UNFINISHED}") if not path.is_dir()):
             left.unlink()
-        wheels = {item.wheel.filename: item.wheel.sha256 for item in built}
+        wheels = {wheel.filename: wheel.sha256 for wheel in made}
         _check_room(dist, manifest_file, wheels)
         stale = _wheels(manifest_file).keys() - wheels.keys()
         files = []
-        for item in built:
-            target = dist / item.wheel.filename
-            if not target.is_file() or sha256_file(target) != item.wheel.sha256:
-                copy_whole(item.wheel.path, target)
+        for wheel in made:
+            target = dist / wheel.filename
+            if not target.is_file() or sha256_file(target) != wheel.sha256:
+                copy_whole(wheel.path, target)
             files.append(target)
+        for suffix, record in kernels.records.items() if kernels else ():
+            write_whole(dist / f"{recipe.name}.{suffix}", write_json(record))
         write_whole(manifest_file, write_json(document))
         for name in stale:
             (dist / name).unlink(missing_ok=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from forkwheel.build_commands import open_shop
 from forkwheel.cli import Commands
 from forkwheel.console import Console, Log
 from forkwheel.cuda.census import Census, census, census_document
@@ -21,8 +23,8 @@ from forkwheel.cuda.kernels_lock import load_kernels_lock, locked_kernels
 from forkwheel.cuda.targets import parse_targets
 from forkwheel.cuda.toolchain import KINDS, LOCKED, load_toolchain_lock, toolchain_lock_file
 from forkwheel.errors import UsageError
-from forkwheel.fetch import FetchContext, parse_mirrors
-from forkwheel.pipeline import open_workshop, plan_all
+from forkwheel.pipeline import Workshop, plan_all
+from forkwheel.plan import Plan
 from forkwheel.projection import write_generated
 from forkwheel.recipe import SOURCE_KINDS, Recipe, find_recipe, load_recipe
 from forkwheel.release.manifest import write_json
@@ -80,31 +82,38 @@ def kernel_options(options: argparse.Namespace) -> KernelOptions:
 
 def _kernels(options: argparse.Namespace, console: Console) -> int:
     started = time.monotonic()
-    recipe = load_recipe(find_recipe(options.recipe, recipes=_RECIPES))
-    log = console.bind(recipe.name)
-    context = FetchContext(
-        store=Store.default(), log=log, offline=options.offline, mirrors=parse_mirrors(options.mirror, os.environ)
-    )
-    shop = open_workshop(recipe, context=context, console=console)
+    shop = open_shop(options, console)
+    plans = plan_all(shop, kind=options.source)
+    with kernels_made(shop, plans, options=kernel_options(options), record=options.lock) as made:
+        copy_whole(made.wheel.path, options.out / made.wheel.filename)
+    _write_records(made, options.out, shop.recipe)
+    show_kernels(made, console, seconds=time.monotonic() - started)
+    return 0
+
+
+@contextmanager
+def kernels_made(
+    shop: Workshop, plans: tuple[Plan, ...], *, options: KernelOptions, record: bool = False
+) -> Iterator[KernelWheel]:
+    """Give the wheel of a recipe's kernels, whose file is gone afterwards; ``record`` writes it to the lock."""
+    recipe, log = shop.recipe, shop.console.bind(shop.recipe.name)
     package = recipe.package(load_kernels(kernels_file(recipe.folder)).package)
-    plan = next(plan for plan in plan_all(shop, kind=options.source) if plan.package is package)
-    with patched_tree(package, context=context, kind=options.source) as patched, shop.store.temporary() as work:
+    plan = next(plan for plan in plans if plan.package is package)
+    kind = plan.source.source.kind
+    with patched_tree(package, context=shop.context, kind=kind) as patched, shop.store.temporary() as work:
         tree = write_generated(patched.tree, package, version=plan.version)
         made = make_kernel_wheel(
             tree.root,
             recipe=recipe,
             version=plan.version,
             epoch=package.epoch,
-            options=kernel_options(options),
+            options=options,
             store=shop.store,
             log=log,
             dest=work,
         )
-        _compare(made, recipe, version=plan.version, record=options.lock, log=log)
-        copy_whole(made.wheel.path, options.out / made.wheel.filename)
-    _write_records(made, options.out, recipe)
-    _show(made, console, seconds=time.monotonic() - started)
-    return 0
+        _compare(made, recipe, version=plan.version, record=record, log=log)
+        yield made
 
 
 def _compare(made: KernelWheel, recipe: Recipe, *, version: str, record: bool, log: Log) -> None:
@@ -119,14 +128,22 @@ def _compare(made: KernelWheel, recipe: Recipe, *, version: str, record: bool, l
         log.info(f"recorded in {lock.file.name}")
 
 
+def kernel_records(made: KernelWheel) -> dict[str, dict[str, Any]]:
+    """Map the suffix of each record of a kernel wheel to its document: what was compiled, observed and counted."""
+    return {
+        "kernels.json": kernels_document(made.build, wheel=made.wheel),
+        "kernels.observed.json": observed_document(made.build),
+        "census.json": census_document(made.census),
+    }
+
+
 def _write_records(made: KernelWheel, out: Path, recipe: Recipe) -> None:
-    document = kernels_document(made.build, wheel=made.wheel)
-    write_whole(out / f"{recipe.name}.kernels.json", write_json(document))
-    write_whole(out / f"{recipe.name}.kernels.observed.json", write_json(observed_document(made.build)))
-    write_whole(out / f"{recipe.name}.census.json", write_json(census_document(made.census)))
+    for suffix, document in kernel_records(made).items():
+        write_whole(out / f"{recipe.name}.{suffix}", write_json(document))
 
 
-def _show(made: KernelWheel, console: Console, *, seconds: float) -> None:
+def show_kernels(made: KernelWheel, console: Console, *, seconds: float) -> None:
+    """Show the census and the wheel."""
     if console.json_mode:
         console.data(kernels_document(made.build, wheel=made.wheel))
     console.table(COLUMNS, family_rows(made.census), title="kernel census")

@@ -179,8 +179,9 @@ def read_manifest(file: Path) -> dict[str, Any] | None:
 
 
 def wheels_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the wheels of a manifest, those taken from upstream as they are included."""
-    entries = [*document["packages"], *document.get("taken", ())]
+    """List the wheels of a manifest, with those taken from upstream as they are and the kernels'."""
+    kernels = [document["kernels"]] if "kernels" in document else []
+    entries = [*document["packages"], *document.get("taken", ()), *kernels]
     return [wheel for entry in entries for wheel in entry.get("wheels") or [entry["wheel"]]]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import re
 import subprocess
@@ -131,10 +132,10 @@ def _make(folder: Path, requirements: tuple[LockedRequirement, ...], *, store: S
 
 def _clear(folder: Path) -> None:
     """Remove what stands in an environment's place, as far as no process writes to it."""
-    if folder.is_symlink() or folder.is_file():
+    if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
         folder.unlink()
     elif folder.exists():
-        with suppress(OSError):
+        with suppress(OSError):  # each try has a folder of its own
             remove_tree(folder)
 
 
@@ -171,7 +172,7 @@ def _install(folder: Path, requirements: tuple[LockedRequirement, ...], *, tempo
 
 def _explained(error: PipError) -> ForkwheelError:
     if is_disk_full(error.output):
-        return error
+        return BuildError(f"the build environment cannot be made: {error.message}", hint=error.hint)
     if "DO NOT MATCH THE HASHES" in error.output:
         return PinMismatchError(
             f"a build requirement is not what the inputs' lock pins: {error.message}",
