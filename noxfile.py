@@ -48,6 +48,12 @@ def build_sm120(session: nox.Session) -> None:
     _forkwheel(session, "build", "--recipe", "sm120")
 
 
+@_session("build-sm120-current")
+def build_sm120_current(session: nox.Session) -> None:
+    """Patch today's SGLang wheels for SM120 GPUs, with the FlashInfer that they require."""
+    _forkwheel(session, "build", "--recipe", "sm120-current")
+
+
 @_session("lock")
 def lock(session: nox.Session) -> None:
     """Record what a recipe builds in its lock: -- --recipe NAME."""
@@ -56,7 +62,7 @@ def lock(session: nox.Session) -> None:
 
 @_session("patches")
 def patches(session: nox.Session) -> None:
-    """Show, check or edit a patch series: -- --recipe NAME [--edit PATCH | --refresh | --new …]."""
+    """Show, check or edit a patch series: -- --recipe NAME [--edit PATCH | --refresh | --close | --new …]."""
     _forkwheel(session, "patches")
 
 
@@ -64,6 +70,48 @@ def patches(session: nox.Session) -> None:
 def show(session: nox.Session) -> None:
     """Show what a wheel says of its own making: -- WHEEL."""
     _forkwheel(session, "show")
+
+
+@_session("upstream")
+def upstream(session: nox.Session) -> None:
+    """Judge a patch series against other upstream versions: -- --recipe NAME --package PACKAGE --to VERSION."""
+    _forkwheel(session, "upstream")
+
+
+@_session("port")
+def port(session: nox.Session) -> None:
+    """Move a recipe to other upstream versions: -- --recipe NAME --to PACKAGE=VERSION."""
+    _forkwheel(session, "port")
+
+
+@_session("publish")
+def publish(session: nox.Session) -> None:
+    """Put the wheels of dist/ on an index: -- --to DIR, or --repository NAME-or-URL."""
+    _forkwheel(session, "publish")
+
+
+@_session("reproduce")
+def reproduce(session: nox.Session) -> None:
+    """Build a wheel or a whole set again and compare every byte: -- WHEEL-or-manifest-or-index-URL."""
+    _forkwheel(session, "reproduce")
+
+
+@_session("fetch")
+def fetch(session: nox.Session) -> None:
+    """Fetch all that a build needs, [-- --bundle DIR] for a machine without a network."""
+    _forkwheel(session, "fetch")
+
+
+@_session("report")
+def report(session: nox.Session) -> None:
+    """Write one page about the wheels of dist/ for the person who approves them."""
+    _forkwheel(session, "report")
+
+
+@_session("doctor")
+def doctor(session: nox.Session) -> None:
+    """Check what a build, a GPU run and an install need on this machine."""
+    _forkwheel(session, "doctor")
 
 
 @_session("clear-jit-cache")

@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from forkwheel.key import Key
 from forkwheel.outputs import _write_beside
 from forkwheel.release.lock import LockedWheel, Revision, WheelsLock
 from forkwheel.release.manifest import write_json
@@ -20,6 +21,11 @@ from forkwheel.wheels.archive import Member, archive
 from forkwheel.wheels.record import write_record
 
 EPOCH = 1_700_000_000
+
+
+def parts_of(name: str, version: str) -> tuple[tuple[str, str], ...]:
+    """Return the parts of a wheel's build key."""
+    return (("tree", sha256(f"{name} {version}".encode()).hexdigest()),)
 
 
 def make_wheel(
@@ -40,7 +46,7 @@ def make_wheel(
     contents[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     contents[f"{info}/licenses/LICENSE"] = b"do as you like\n"
     if key is not None:
-        record = {"format": 1, "package": name, "version": version, "key": key, "parts": {"tree": key}}
+        record = {"format": 1, "package": name, "version": version, "key": key, "parts": dict(parts_of(name, version))}
         contents[f"{info}/forkwheel/key.json"] = json.dumps(record).encode()
     members = [Member(path, content) for path, content in contents.items()]
     members.append(Member(f"{info}/RECORD", write_record(members, name=f"{info}/RECORD")))
@@ -57,7 +63,7 @@ def make_set(
     packages = []
     for name in names:
         version = f"1.0+{local}"
-        key = sha256(f"{name} {version}".encode()).hexdigest()
+        key = Key(parts_of(name, version)).digest
         requires = (f"base=={version}", "extra") if name == "demo" else ()
         packages.append(_package(make_wheel(folder, name, version, requires=requires, key=key), name, version, key))
     recipe = {"name": "fork", "local": "fork", "revision": revision, "target": "sm_120a"}
@@ -78,7 +84,7 @@ def _package(wheel: Path, name: str, version: str, key: str) -> dict[str, Any]:
         "development": ".dev." in version,
         "wheel": {"filename": wheel.name, "sha256": sha256(content).hexdigest(), "size": len(content)},
         "key": key,
-        "parts": {"tree": key},
+        "parts": dict(parts_of(name, version)),
         "tree": key,
         "sources": [{"kind": "sdist", "filename": f"{name}-1.0.tar.gz", "sha256": key}],
         "requires": {},
@@ -91,7 +97,9 @@ def _package(wheel: Path, name: str, version: str, key: str) -> dict[str, Any]:
 def make_lock(file: Path, wheels: WheelSet) -> Path:
     """Write the lock in which a set is a revision."""
     locked = tuple(
-        LockedWheel(one.package, one.version, one.key, one.filename, one.sha256, one.size, (("tree", one.key),))
+        LockedWheel(
+            one.package, one.version, one.key, one.filename, one.sha256, one.size, parts_of(one.package, one.version)
+        )
         for one in wheels.wheels
     )
     WheelsLock(file, (Revision(wheels.revision, False, locked),)).write()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,7 +21,7 @@ from forkwheel.pipeline import Workshop, build_all, open_workshop, plan_all
 from forkwheel.plan import Plan
 from forkwheel.recipe import SOURCE_KINDS, find_recipe, load_recipe
 from forkwheel.release.manifest import Built, manifest, read_manifest
-from forkwheel.relock import relock
+from forkwheel.sources import patched_tree
 from forkwheel.store import Store
 
 
@@ -38,6 +38,9 @@ def register(commands: Commands) -> None:
     build.add_argument("--keep-jit-cache", action="store_true", help="leave the JIT cache of this user as it is")
     build.add_argument(
         "--with-kernels", action="store_true", help="compile the recipe's kernels ahead of time, too; needs g++"
+    )
+    build.add_argument(
+        "--audit", action="store_true", help="check first that the series opens every gate of a path, or none"
     )
     build.set_defaults(run=_build)
     lock = commands.add("lock", help="build the wheels and record them in the recipe's lock")
@@ -79,6 +82,8 @@ def _build(options: argparse.Namespace, console: Console) -> int:
     if options.explain:
         return _explain(plans, previous, console)
     _report_development(shop, plans, console, locked=options.locked)
+    if options.audit or options.with_kernels:
+        _audit(shop, plans)
     built = build_all(shop, plans)
     with _kernels(shop, plans, options) as kernels, console.bind(shop.recipe.name).stage("write"):
         write_outputs(options.out, shop.recipe, built, started=started, finished=_now(), kernels=kernels)
@@ -94,6 +99,24 @@ def _supplied(shop: Workshop, folder: Path) -> Workshop:
 
     fill_cache(read_bundle(folder, recipe=shop.recipe), shop.recipe, inputs=shop.inputs, context=shop.context)
     return replace(shop, context=replace(shop.context, offline=True))
+
+
+def _audit(shop: Workshop, plans: tuple[Plan, ...]) -> None:
+    """Refuse a series that opens a path halfway, before anything is compiled; nothing to do without gates.toml."""
+    gates_file = shop.recipe.folder / "gates.toml"
+    if not gates_file.is_file():
+        return
+    from forkwheel.gates.check import check_series
+
+    with ExitStack() as stack, shop.console.bind(shop.recipe.name).stage("audit"):
+        before = {plan.package.name: plan.source.tree.root for plan in plans}
+        after = {
+            plan.package.name: stack.enter_context(
+                patched_tree(plan.package, context=shop.context, kind=plan.source.source.kind)
+            ).tree.root
+            for plan in plans
+        }
+        check_series(before, after, gates_file=gates_file, target=shop.recipe.target, store=shop.store)
 
 
 @contextmanager
@@ -167,6 +190,8 @@ def _wheel_table(built: tuple[Built, ...], console: Console) -> None:
 
 
 def _lock(options: argparse.Namespace, console: Console) -> int:
+    from forkwheel.relock import relock
+
     shop = open_shop(options, console)
     result = relock(shop, kind=options.source, inputs=options.inputs, release=options.release)
     console.line(result.message, kind="done")

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from publish_support import make_lock, make_set
+from publish_support import make_lock, make_set, make_wheel
 
 from forkwheel.cli import run
 from forkwheel.errors import PublishError, VerificationError
 from forkwheel.release.provenance import PREDICATE, STATEMENT, check_provenance
 from forkwheel.release.publish import publish_set
 from forkwheel.release.signing import check_signature, sign, signature_of
-from forkwheel.release.wheel_set import WheelSet, load_set, verify_set
+from forkwheel.release.wheel_set import WheelSet, load_set, read_key, verify_set
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
 
@@ -53,7 +53,9 @@ def test_the_statement_is_slsa_v1_about_every_wheel_and_the_manifest(wheels: Whe
     definition = document["predicate"]["buildDefinition"]
     assert definition["buildType"]
     assert definition["externalParameters"]["packages"]["demo"]["key"] == wheels.wheels[1].key
-    assert {"sha256": wheels.wheels[1].key} in [item["digest"] for item in definition["resolvedDependencies"]]
+    assert {"sha256": wheels.document["packages"][1]["sources"][0]["sha256"]} in [
+        item["digest"] for item in definition["resolvedDependencies"]
+    ]
     assert document["predicate"]["runDetails"]["builder"]["id"]
 
 
@@ -150,6 +152,12 @@ def test_a_wheel_that_records_another_key_than_the_manifest_is_refused(wheels: W
     wheels.manifest.write_text(wheels.manifest.read_text().replace(wheels.wheels[0].key, "0" * 64))
     with pytest.raises(VerificationError, match="records the key"):
         verify_set(load_set(wheels.manifest))
+
+
+def test_a_wheel_whose_key_is_not_that_of_its_parts_is_refused(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "demo", "1.0", key="0" * 64)
+    with pytest.raises(VerificationError, match="the digest of its parts"):
+        read_key(wheel)
 
 
 def test_a_set_without_a_statement_is_refused(wheels: WheelSet) -> None:

@@ -84,6 +84,9 @@ def read(tmp_path: Path, text: str | bytes):
         ("a = 1\na = 2\n", 2, "not valid TOML"),
         ("[t]\n[t]\n", 2, "not valid TOML"),
         ('x = """\nnever closed\n', 3, "not valid TOML"),
+        ("a = 1\nb = " + "[" * 5000 + "]" * 5000, 2, "values nested more than 100 deep"),
+        ("a = 1\nb = " + "9" * 5000, 2, "a number of more than 1000 digits"),
+        ("a = 1\n" + "a." * 5000 + "b = 1", 2, "a key of more than 100 parts"),
     ],
 )
 def test_a_syntax_error_names_its_line(tmp_path: Path, text: str, line: int, message: str) -> None:
@@ -93,8 +96,20 @@ def test_a_syntax_error_names_its_line(tmp_path: Path, text: str, line: int, mes
 
 
 def test_a_file_that_is_not_utf8_is_one_error(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"file.toml:3: not UTF-8: byte 0xff"):
+        read(tmp_path, b'a = 1\r\n\nb = "\xff"')
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_named(tmp_path: Path, encoding: str) -> None:
+    with pytest.raises(RecipeError, match=r"file.toml:1: starts with a byte order mark \(BOM\)"):
+        read(tmp_path, "a = 1".encode(encoding))
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b"])
+def test_a_path_that_cannot_be_is_one_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(RecipeError, match="cannot be read"):
-        read(tmp_path, b'a = "\xff"')
+        read_toml(tmp_path / name)
 
 
 def test_a_missing_file_is_one_error(tmp_path: Path) -> None:
@@ -123,6 +138,16 @@ def test_windows_line_ends_are_read(tmp_path: Path) -> None:
         ("a = [1]", lambda s: s.sections("a"), "must be an array of tables"),
         ('a = "xyz"', lambda s: s.string("a", pattern="x+", what="some x"), "`a` is 'xyz', not some x"),
         ("a = 1\n\nbad = 2", lambda s: (s.integer("a"), s.finish()), "file.toml:3: unknown key `bad`"),
+        ("a = 5", lambda s: s.integer("a", maximum=4), "file.toml:1: `a` is 5, above 4"),
+        ("a = 0x1" + "0" * 900, lambda s: s.integer("a"), "`a` is a number of more than 64 bits"),
+        ('a = "x\\u0000"', lambda s: s.string("a"), "`a` holds a NUL character"),
+        ('a = ["x\\u0000"]', lambda s: s.strings("a"), "`a` holds a NUL character"),
+        ('[a]\nx = "\\u0000"', lambda s: s.mapping("a"), "file.toml:2: `a.x` holds a NUL character"),
+        ('a = ["x", ""]', lambda s: s.strings("a"), "non-empty strings only, not an empty one"),
+        ('a = "' + "y" * 500 + '"', lambda s: s.string("a", pattern="x"), "yyy'…, not "),
+        ("b = 1", lambda s: s.expect({"a": "the first letter"}), "unknown key `b`"),
+        ("sorce = 1", lambda s: s.expect({"source": "", "a": ""}), "unknown key `sorce`; did you mean `source`?"),
+        ('"\\u001b[31m" = 1', lambda s: s.finish(), r"unknown key '\x1b[31m'"),
     ],
 )
 def test_a_bad_value_is_one_error_with_its_line(tmp_path: Path, text: str, reader, message: str) -> None:
@@ -131,3 +156,15 @@ def test_a_bad_value_is_one_error_with_its_line(tmp_path: Path, text: str, reade
         reader(section)
     assert message in caught.value.message
     assert caught.value.hint
+
+
+def test_a_missing_key_is_described_where_its_meaning_is_known(tmp_path: Path) -> None:
+    section = read(tmp_path, "")
+    section.expect({"a": "the first letter"})
+    with pytest.raises(RecipeError) as caught:
+        section.string("a")
+    assert caught.value.hint == "add `a`, the first letter"
+
+
+def test_an_empty_string_is_read_where_it_is_allowed(tmp_path: Path) -> None:
+    assert read(tmp_path, 'a = ""').string("a", allow_empty=True) == ""

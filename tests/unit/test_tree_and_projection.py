@@ -136,6 +136,52 @@ def test_a_generated_file_that_the_source_has_is_refused(tmp_path: Path) -> None
     assert (tmp_path / "a").read_text() == "1"
 
 
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("d", "d is generated, but it is a folder of the source, with d/e/f"),
+        ("d/e", "d/e is generated, but it is a folder of the source"),
+        ("a/x/y", "a is a file of the source, not a folder"),
+        ("link/x", "link is a link of the source, not a folder"),
+    ],
+)
+@pytest.mark.parametrize("field", ["generated", "manifest_file"])
+def test_a_generated_file_without_a_place_is_refused(tmp_path: Path, path: str, message: str, field: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    root = make(tmp_path / "tree", {"a": "1", "d/e/f": "2"})
+    (root / "link").symlink_to(outside)
+    tree = scan(root)
+    value = (GeneratedFile("first", "x"), GeneratedFile(path, "x")) if field == "generated" else path
+    with pytest.raises(RecipeError, match=message):
+        write_generated(tree, replace(PACKAGE, **{field: value}), version="1.0")
+    assert scan(root).entries == tree.entries
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize("name", [b"line\nbreak", b"not-utf8-\xff", "separator-\u2028".encode()])
+def test_a_name_that_a_list_of_files_cannot_hold_is_refused(tmp_path: Path, name: bytes) -> None:
+    with open(os.path.join(os.fsencode(tmp_path), name), "w"):
+        pass
+    with pytest.raises(RecipeError, match=r"`manifest_file` of demo cannot list .* line break"):
+        write_generated(scan(tmp_path), replace(PACKAGE, manifest_file="SOURCES.txt"), version="1.0")
+
+
+def test_an_empty_file_is_generated(tmp_path: Path) -> None:
+    package = replace(PACKAGE, generated=(GeneratedFile("pkg/py.typed", ""),))
+    write_generated(scan(make(tmp_path, {"pkg/a.py": ""})), package, version="1.0")
+    assert (tmp_path / "pkg/py.typed").read_bytes() == b""
+
+
+def test_a_text_is_deleted_and_the_file_not_read_anew(tmp_path: Path) -> None:
+    package = replace(PACKAGE, substitutions=(Substitution("p", "all", ""), Substitution("p", "all", "x")))
+    tree = scan(make(tmp_path, {"p": "all"}))
+    with pytest.raises(RecipeError, match="'all' stands 0 times in p"):
+        write_generated(tree, package, version="1")
+    write_generated(tree, replace(package, substitutions=package.substitutions[:1]), version="1")
+    assert (tmp_path / "p").read_bytes() == b""
+
+
 def test_an_empty_tree_has_a_digest() -> None:
     assert len(Tree(Path(), ()).digest) == 64
 

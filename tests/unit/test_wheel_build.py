@@ -16,13 +16,16 @@ from support import PACKAGE
 from wheels_support import quiet_log, write_project
 
 from forkwheel.errors import BuildError
-from forkwheel.recipe import Package
+from forkwheel.recipe import Package, Substitution
+from forkwheel.release.resolution import build_system_requires
 from forkwheel.wheels.build import build_requires, build_wheel
 
 REPORT = (
     "import json; mask = os.umask(0); os.umask(mask); "
     "json.dump([dict(os.environ), mask, os.getcwd(), sys.stdin.read()], open('report.json', 'w'))"
 )
+
+PATH = b"[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = [%b]\n"
 
 
 def build(tree: Path, dest: Path, *, package: Package = PACKAGE, version: str = "1.0") -> Path:
@@ -148,16 +151,63 @@ def test_a_missing_backend_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[build-system", "demo cannot be built: Failed to parse"),
-        ("[build-system]\nbuild-backend = 'backend'\n", "demo cannot be built: .*`requires` is a required property"),
+        (b"[build-system", "Failed to parse pyproject.toml: "),
+        (b"[build-system]\nbuild-backend = 'backend'\n", ".*`requires` is a required property"),
+        (PATH % b'"../.."', "pyproject.toml: paths must be inside source tree"),
+        (PATH % b'"./../tree/.."', "pyproject.toml: paths must be inside source tree"),
+        (PATH % b'"gone"', ".*`backend-path` entry 'gone' does not exist"),
+        (PATH % b'"/usr"', "pyproject.toml: paths must be relative"),
+        (PATH % b'"\\u0000"', ".*`backend-path` entry"),
+        (b"a = " + b"[" * 20_000, "pyproject.toml is nested too deeply"),
+        (b"a = " + b"{b = " * 20_000, "pyproject.toml is nested too deeply"),
+        (b"a = '\xff'", "pyproject.toml: 'utf-8' codec can't decode"),
+        (b"build-system = 5", ".*`build-system` must be a table"),
     ],
 )
-def test_a_malformed_pyproject_is_an_error(tmp_path: Path, text: str, message: str) -> None:
+def test_an_unsound_pyproject_names_the_package_and_what_changes_the_file(
+    tmp_path: Path, text: bytes, message: str
+) -> None:
     tree = write_project(tmp_path / "tree")
-    (tree / "pyproject.toml").write_text(text)
+    (tree / "pyproject.toml").write_bytes(text)
+    package = replace(
+        PACKAGE, series=tmp_path / "patches", substitutions=(Substitution("pyproject.toml", "1.0", "{version}"),)
+    )
 
-    with pytest.raises(BuildError, match=message):
+    for read in (lambda: build(tree, tmp_path / "out", package=package), lambda: build_system_requires(tree, package)):
+        with pytest.raises(BuildError, match=f"demo cannot be built: {message}") as caught:
+            read()
+        assert str(tree) not in caught.value.message
+        assert f"the patches on it in {tmp_path / 'patches'}" in caught.value.hint
+        assert "the recipe's `substitute` of it" in caught.value.hint
+
+
+def test_without_a_package_the_folder_is_not_named_either(tmp_path: Path) -> None:
+    tree = write_project(tmp_path / "tree")
+    (tree / "pyproject.toml").write_bytes(b"[build-system")
+
+    with pytest.raises(BuildError, match=r"the project cannot be built: Failed to parse pyproject\.toml: ") as caught:
+        build_system_requires(tree)
+    assert "patches" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "returned", ["None", "5", "['a']", "''", "'../demo-1.0-py3-none-any.whl'", "'gone.whl'", "'.'"]
+)
+def test_a_backend_that_names_no_wheel_is_an_error(tmp_path: Path, returned: str) -> None:
+    tree = write_project(tmp_path / "tree", action=f"return {returned}")
+    (tmp_path / "demo-1.0-py3-none-any.whl").write_bytes(b"")
+
+    with pytest.raises(BuildError, match=r"the build backend of demo (named no wheel|says that it built)"):
         build(tree, tmp_path / "out")
+
+
+@pytest.mark.parametrize("returned", ["[1]", "[None]", "[['a']]"])
+def test_a_backend_that_requires_what_is_no_text_is_an_error(tmp_path: Path, returned: str) -> None:
+    tree = write_project(tmp_path / "tree")
+    (tree / "backend.py").write_text(f"def get_requires_for_build_wheel(settings=None):\n    return {returned}\n")
+
+    with pytest.raises(BuildError, match="demo"):
+        build_requires(tree, PACKAGE, version="1.0", python=Path(sys.executable), dest=tmp_path)
 
 
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -347,7 +347,7 @@ def test_a_series_outside_the_wheel_is_not_read(tmp_path: Path, where: str, monk
     series = str(outside) if where == "absolute" else f"{where}/../../true/patches"
     recipe = files[f"{INFO}/forkwheel/recipe.toml"].replace(b'series = "patches"', f'series = "{series}"'.encode())
 
-    with pytest.raises(VerificationError, match="recipe.toml:"):
+    with pytest.raises(VerificationError, match=r"recipe\.toml:"):
         show_wheel(make(tmp_path, **{"forkwheel/recipe.toml": recipe}))
 
     assert sorted(file.name for file in outside.iterdir()) == [".pending.json", "series", "widen.patch"]
@@ -372,7 +372,7 @@ def test_a_series_that_can_be_no_path_is_no_crash(tmp_path: Path, path: str) -> 
 
 
 def test_a_record_beside_a_folder_of_its_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(VerificationError, match="forkwheel/recipe.toml is both a file and a folder"):
+    with pytest.raises(VerificationError, match=r"forkwheel/recipe\.toml is both a file and a folder"):
         show_wheel(make(tmp_path, **{"forkwheel/recipe.toml/x": b""}))
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import tracemalloc
 import warnings
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from wheels_support import record_row, wheel_files, write_wheel
 
 from forkwheel.errors import VerificationError
+from forkwheel.wheels import record, verify
 from forkwheel.wheels.verify import member_names, read_wheel, verify_wheel
 
 RECORD_ROW = "demo-1.0.dist-info/RECORD,,\n"
@@ -139,8 +143,103 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_folder_is_no_wheel(tmp_path: Path) -> None:
     (tmp_path / "demo-1.0-py3-none-any.whl").mkdir()
 
-    with pytest.raises(VerificationError, match="cannot be read: Is a directory"):
+    with pytest.raises(VerificationError, match="cannot be read: it is no regular file"):
         verify_wheel(tmp_path / "demo-1.0-py3-none-any.whl", must_contain={})
+
+
+def test_a_pipe_is_no_wheel_and_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "demo-1.0-py3-none-any.whl"
+    os.mkfifo(pipe)
+
+    for read in (read_wheel, member_names, lambda path: verify_wheel(path, must_contain={})):
+        with pytest.raises(VerificationError, match="it is no regular file"):
+            read(pipe)
+
+
+def test_a_device_is_no_wheel(tmp_path: Path) -> None:
+    (tmp_path / "demo-1.0-py3-none-any.whl").symlink_to("/dev/zero")
+
+    with pytest.raises(VerificationError, match="it is no regular file"):
+        verify_wheel(tmp_path / "demo-1.0-py3-none-any.whl", must_contain={})
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_is_neither_stored_nor_deflated_is_not_unpacked(tmp_path: Path, method: int) -> None:
+    wheel = write_wheel(tmp_path, wheel_files())
+    with zipfile.ZipFile(wheel, "a", method) as archive:
+        archive.writestr("demo/packed.bin", b"data" * 100)
+    content = bytearray(wheel.read_bytes())
+    content[content.index(b"demo/packed.bin") + 20] ^= 0xFF
+    wheel.write_bytes(content)
+
+    with pytest.raises(VerificationError, match=rf"demo/packed.bin is compressed by method {method}, and only"):
+        verify_wheel(wheel, must_contain={})
+
+
+@pytest.mark.parametrize("name", ["demo/" + "n" * 256, "ü" * 128 + "/a.py"])
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    wheel = write_wheel(tmp_path, wheel_files() | {name: b""})
+
+    with pytest.raises(VerificationError, match="is longer than 255 bytes"):
+        verify_wheel(wheel, must_contain={})
+
+
+@pytest.mark.parametrize("name", ["demo/data.txt/x", "demo/data.txt/x/y", "demo/data.txt/"])
+def test_a_file_that_is_also_a_folder_is_refused(tmp_path: Path, name: str) -> None:
+    wheel = write_wheel(tmp_path, wheel_files() | {name: b""})
+
+    with pytest.raises(VerificationError, match=r"demo/data.txt is both a file and a folder"):
+        verify_wheel(wheel, must_contain={})
+
+
+def test_members_that_are_too_large_together_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = write_wheel(tmp_path, wheel_files())
+    total = sum(info.file_size for info in zipfile.ZipFile(wheel).infolist())
+    monkeypatch.setattr(record, "LARGEST_WHEEL", total - 1)
+    monkeypatch.setattr(zipfile.ZipFile, "open", lambda *_, **__: pytest.fail("a member was read"))
+
+    with pytest.raises(VerificationError, match=f"have {total} bytes together, more than the limit of {total - 1}"):
+        verify_wheel(wheel, must_contain={})
+
+
+@pytest.mark.parametrize("read", [read_wheel, lambda path: verify_wheel(path, must_contain={})])
+def test_records_that_are_too_large_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], object]
+) -> None:
+    wheel = write_wheel(tmp_path, wheel_files())
+    monkeypatch.setattr(verify, "_LARGEST_RECORDS", 10)
+    monkeypatch.setattr(zipfile.ZipFile, "open", lambda *_, **__: pytest.fail("a member was read"))
+
+    with pytest.raises(VerificationError, match=r"its records have .* bytes, more than 10"):
+        read(wheel)
+
+
+def test_a_member_that_unpacks_to_more_than_it_declares_is_not_unpacked_whole(tmp_path: Path) -> None:
+    wheel = tmp_path / "demo-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("demo-1.0.dist-info/METADATA", b"\0" * (64 << 20))
+    content = wheel.read_bytes()
+    wheel.write_bytes(content.replace((64 << 20).to_bytes(4, "little"), (100).to_bytes(4, "little")))
+
+    tracemalloc.start()
+    with pytest.raises(VerificationError, match="Bad CRC-32"):
+        read_wheel(wheel)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 16 << 20
+
+
+def test_verifying_holds_no_member_whole(tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path, wheel_files() | {"demo/large.bin": bytes(64 << 20)})
+    digest = hashlib.sha256(bytes(64 << 20)).hexdigest()
+
+    tracemalloc.start()
+    verify_wheel(wheel, must_contain={"demo/large.bin": digest})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 16 << 20
 
 
 def test_a_flipped_byte_of_the_archives_directory_is_no_crash(tmp_path: Path) -> None:

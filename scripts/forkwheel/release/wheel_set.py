@@ -11,6 +11,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from forkwheel.errors import UsageError, VerificationError
+from forkwheel.key import Key
 from forkwheel.release.manifest import SCHEMA
 from forkwheel.tree import sha256_file
 from forkwheel.wheels.verify import read_wheel, verify_wheel
@@ -178,4 +179,9 @@ def read_key(wheel: Path) -> Mapping[str, Any]:
         raise VerificationError(f"{wheel.name}: {_KEY} cannot be read: {error}", hint=_HINT) from error
     if not isinstance(key, dict) or not isinstance(key.get("parts"), dict):
         raise VerificationError(f"{wheel.name}: {_KEY} is no record of a key", hint=_HINT)
+    found = Key(tuple(sorted(key["parts"].items()))).digest
+    if key.get("key") != found:
+        raise VerificationError(
+            f"{wheel.name} records the key {key.get('key')}, the digest of its parts is {found}", hint=_HINT
+        )
     return key

@@ -7,14 +7,13 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pyproject_hooks
 from build import BuildBackendException, BuildException, BuildSystemTableValidationError, ProjectBuilder
-from pyproject_hooks import SubprocessRunner, default_subprocess_runner
 
 from forkwheel.console import Log
 from forkwheel.errors import BuildError
@@ -54,14 +53,20 @@ def build_requires(tree: Path, package: Package, *, version: str, python: Path, 
 
 
 def open_project(
-    tree: Path, package: Package | None = None, *, python: str = sys.executable, runner: SubprocessRunner | None = None
+    tree: Path,
+    package: Package | None = None,
+    *,
+    python: str = sys.executable,
+    runner: Callable[..., None] | None = None,
 ) -> ProjectBuilder:
     """Return the builder of the project in ``tree``; raise BuildError where its pyproject.toml is unsound.
 
     ``package``, where it is known, is named in the error, with what changes that file.
     """
     try:
-        return ProjectBuilder(tree, python_executable=python, runner=runner or default_subprocess_runner)
+        return ProjectBuilder(
+            tree, python_executable=python, runner=runner or pyproject_hooks.default_subprocess_runner
+        )
     except RecursionError as error:
         raise _unsound("pyproject.toml is nested too deeply", package) from error
     except (BuildException, BuildSystemTableValidationError, ValueError, OSError) as error:

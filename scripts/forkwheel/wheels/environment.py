@@ -47,7 +47,7 @@ def build_environment(
             return python
         if offline:
             raise FetchError(
-                f"the build environment for {log.package} is not in the cache, and --offline forbids fetching it",
+                f"the build environment for {log.package} is not whole in the cache, and --offline forbids fetching it",
                 hint="run once without --offline",
             )
         _check_platform(wanted)
