@@ -30,7 +30,7 @@ def make_from_source(
     with log.stage("patch"):
         changes, tree = _patch(plan, work / "tree", context=context, log=log)
     with log.stage("environment"):
-        inputs.check_requires(package.name, build_system_requires(tree.root))
+        inputs.check_requires(package.name, build_system_requires(tree.root, package))
         python = build_environment(plan.inputs.requirements, store=store, log=log, offline=context.offline)
     with log.stage("build"):
         raw = build_wheel(

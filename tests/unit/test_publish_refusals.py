@@ -205,3 +205,20 @@ def test_a_package_with_several_wheels_and_a_taken_one_are_verified_and_pinned(t
     upstream.write_bytes(upstream.read_bytes() + b"\0")
     with pytest.raises(VerificationError, match="other-3"):
         check_publishable(loaded, lock=tmp_path / "lock")
+
+
+def test_kernels_in_the_manifest_are_pinned_and_still_need_their_lock(
+    wheels: WheelSet, lock: Path, tmp_path: Path
+) -> None:
+    wheel = kernels(wheels)
+    document = json.loads(wheels.manifest.read_bytes())
+    document["kernels"] = json.loads(wheels.beside("kernels.json").read_bytes())
+    wheels.manifest.write_bytes(write_json(document))
+    _write_beside(wheels.manifest, document)
+    wheels.beside("kernels.json").unlink()
+    assert "demo-kernels==1.0+fork.1 --hash=sha256:" in wheels.beside("requirements.txt").read_text()
+    arguments = ["publish", "--from", str(wheels.folder), "--lock", str(lock), "--to", str(tmp_path / "index")]
+    assert run(arguments) == 8
+    lock_kernels(lock.parent, wheel)
+    assert run(arguments) == 0
+    assert run(["verify", str(tmp_path / "index")]) == 0

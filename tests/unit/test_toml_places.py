@@ -91,7 +91,12 @@ def test_what_no_reader_could_bear_is_found_with_its_line(value: str, what: str)
 
 @pytest.mark.parametrize(
     "value",
-    ["[" * DEEPEST + "]" * DEEPEST, '"' + "[" * 500 + "9" * 5000 + '"', f"1 # {'[' * 500} {'a.' * 500} {'9' * 5000}"],
+    [
+        "[" * DEEPEST + "]" * DEEPEST,
+        '["a", "[", \'[\']' + "  # '" + "[" * 500,
+        '"' + "[" * 500 + "9" * 5000 + '"',
+        f"1 # {'[' * 500} {'a.' * 500} {'9' * 5000}",
+    ],
 )
 def test_what_a_reader_can_bear_passes(value: str) -> None:
     assert find_excess(f"a = {value}\n") is None

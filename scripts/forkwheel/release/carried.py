@@ -11,9 +11,8 @@ from forkwheel.errors import ForkwheelError, VerificationError
 from forkwheel.key import BUILD_FORMAT
 from forkwheel.recipe import Package, Recipe, load_recipe
 from forkwheel.release.wheel_set import read_key
+from forkwheel.wheels.recorded import write_carried
 from forkwheel.wheels.verify import read_wheel, verify_wheel
-
-_FOLDER = "forkwheel/"
 
 
 @dataclass(frozen=True)
@@ -47,13 +46,10 @@ def carried_by(wheel: Path, folder: Path, *, verified: bool = False) -> Carried:
             f"{wheel.name} is of build format {number}, and {BUILD_FORMAT} is what this forkwheel writes",
             hint="use the forkwheel that made it",
         )
-    for name, content in read_wheel(wheel).files.items():
-        if name.startswith(_FOLDER):
-            file = folder / name.removeprefix(_FOLDER)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
+    write_carried(read_wheel(wheel), folder)
+    inside = folder / "forkwheel"
     try:
-        return Carried(wheel, load_recipe(folder / "recipe.toml"), key)
+        return Carried(wheel, load_recipe(inside / "recipe.toml", series_root=inside), key)
     except ForkwheelError as error:
-        message = error.message.replace(f"{folder.resolve()}/", "").replace(f"{folder}/", "")
+        message = error.message.replace(f"{inside.resolve()}/", "").replace(f"{inside}/", "")
         raise VerificationError(f"{wheel.name}: what it carries cannot be read: {message}", hint=error.hint) from error

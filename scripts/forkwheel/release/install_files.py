@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from forkwheel.release.wheel_set import package_wheels
+from forkwheel.release.wheel_set import other_entries, package_wheels
 
 
 def requirements_text(manifest: Mapping[str, Any]) -> str:
@@ -21,7 +21,7 @@ def requirements_text(manifest: Mapping[str, Any]) -> str:
         f"# The wheels of {name}, and nothing else. Install them with --no-deps --require-hashes,",
         f"# and then their dependencies with -c {name}.constraints.txt.",
     ]
-    for package in (*manifest["packages"], *manifest.get("taken", ())):
+    for package in (*manifest["packages"], *other_entries(manifest)):
         hashes = sorted({wheel["sha256"] for wheel in package_wheels(package)})
         lines.append(f"{package['name']}=={package['version']}" + "".join(f" --hash=sha256:{one}" for one in hashes))
     return "\n".join(lines) + "\n"
@@ -30,6 +30,6 @@ def requirements_text(manifest: Mapping[str, Any]) -> str:
 def constraints_text(manifest: Mapping[str, Any]) -> str:
     """Return the constraints file of a set: exact versions, so that no public release is taken in their place."""
     lines = [f"# Holds the versions of {manifest['recipe']['name']} while dependencies are installed."]
-    packages = (*manifest["packages"], *manifest.get("taken", ()))
+    packages = (*manifest["packages"], *other_entries(manifest))
     lines += [f"{package['name']}=={package['version']}" for package in packages]
     return "\n".join(lines) + "\n"

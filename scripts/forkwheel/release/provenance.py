@@ -16,7 +16,7 @@ from forkwheel import __version__
 from forkwheel.errors import VerificationError
 from forkwheel.key import BUILD_FORMAT
 from forkwheel.release.manifest import write_json
-from forkwheel.release.wheel_set import WheelSet, check_bytes, package_wheels
+from forkwheel.release.wheel_set import WheelSet, check_bytes, other_entries, package_wheels
 from forkwheel.tree import sha256_file
 
 SUFFIX = "provenance.json"
@@ -29,7 +29,7 @@ def statement(manifest: Mapping[str, Any], *, manifest_name: str, manifest_bytes
     """Return the statement on a manifest's wheels and on the manifest itself."""
     subjects = [
         _subject(wheel["filename"], wheel["sha256"])
-        for package in (*manifest["packages"], *manifest.get("taken", ()))
+        for package in (*manifest["packages"], *other_entries(manifest))
         for wheel in package_wheels(package)
     ]
     subjects.append(_subject(manifest_name, sha256(manifest_bytes).hexdigest()))

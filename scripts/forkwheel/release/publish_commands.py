@@ -52,7 +52,8 @@ def run_publish(options: argparse.Namespace, console: Console) -> int:
     with log.stage("check"):
         lock = options.lock or Path("recipes") / wheels.recipe / "wheels.lock.toml"
         check_publishable(wheels, lock=lock)
-        more = kernel_wheels(wheels, recipe_folder=lock.parent)
+        kernels = kernel_wheels(wheels, recipe_folder=lock.parent)
+        more = [wheel for wheel in kernels if wheel.filename not in {one.filename for one in wheels.wheels}]
     _sign(wheels, options.key, console)
     with log.stage("publish"):
         if options.to is not None:

@@ -37,7 +37,7 @@ def kernel_wheels(wheels: WheelSet, *, recipe_folder: Path) -> tuple[SetWheel, .
 
     Raise PublishError unless it is of the set's version and the kernels' lock has it.
     """
-    document = read_record(wheels.beside("kernels.json")) or {}
+    document = wheels.document.get("kernels") or read_record(wheels.beside("kernels.json")) or {}
     made = document.get("wheel")
     if made is None:
         return ()

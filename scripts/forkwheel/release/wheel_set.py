@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from forkwheel.errors import UsageError, VerificationError
 from forkwheel.key import Key
@@ -25,7 +25,7 @@ _HINT = "the folder was changed after the build: build the set again, or fetch i
 class SetWheel:
     """One wheel as its manifest lists it; ``size`` is in bytes.
 
-    ``taken`` tells that it is upstream's own, taken as it is: it has no key and no records.
+    ``taken`` tells that it is upstream's own, or the kernels': it has no build key and no recipe in it.
     """
 
     path: Path
@@ -114,8 +114,18 @@ def package_wheels(package: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return list(package["wheels"]) if "wheels" in package else [package["wheel"]]
 
 
+def other_entries(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return name, version and wheel of what a set has beside its packages: upstream's own wheels, and the kernels'."""
+    entries = list(document.get("taken", ()))
+    wheel = (document.get("kernels") or {}).get("wheel")
+    if wheel is not None:
+        name, version, _, _ = parse_wheel_filename(_plain_name(wheel["filename"]))
+        entries.append({"name": name, "version": str(version), "wheel": wheel})
+    return entries
+
+
 def _wheels(folder: Path, document: Mapping[str, Any]) -> Iterator[SetWheel]:
-    for package in (*document["packages"], *document.get("taken", ())):
+    for package in (*document["packages"], *other_entries(document)):
         for wheel in package_wheels(package):
             taken = "key" not in package
             yield SetWheel(

@@ -11,13 +11,20 @@ import os
 from pathlib import Path
 
 from forkwheel.store import write_whole
-from forkwheel.tree import walk
+
+_COMPILED = "__pycache__"
 
 
 def write_listing(environment: Path, file: Path) -> None:
-    """Record in ``file`` every file and link of an environment with its size in bytes."""
-    names = [name for name in walk(environment) if "__pycache__/" not in name]
-    sizes = {name: os.lstat(environment / name).st_size for name in names}
+    """Record in ``file`` every folder, file and link of an environment, the last two with their sizes in bytes."""
+    sizes: dict[str, int | None] = {}
+    for folder, folders, names in os.walk(environment):
+        folders[:] = [name for name in folders if name != _COMPILED]
+        place = Path(folder)
+        prefix = place.relative_to(environment).as_posix()
+        sizes[f"{prefix}/"] = None
+        links = [name for name in folders if (place / name).is_symlink()]
+        sizes |= {f"{prefix}/{name}": (place / name).lstat().st_size for name in [*names, *links]}
     write_whole(file, json.dumps(sizes).encode())
 
 
@@ -29,6 +36,9 @@ def is_whole(environment: Path, file: Path) -> bool:
     try:
         sizes = json.loads(file.read_bytes())
         prefix = f"{environment}/"
-        return bool(sizes) and all(os.lstat(prefix + name).st_size == size for name, size in sizes.items())
+        return bool(sizes) and all(
+            os.lstat(prefix + name).st_size == size or (size is None and name.endswith("/"))
+            for name, size in sizes.items()
+        )
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return False

@@ -281,7 +281,7 @@ def test_a_failing_index_page_is_asked_again(surroundings, package, tmp_path, se
     assert walk(fetch_source(package(), SOURCE, tmp_path / "out", context=surroundings.context()).root) == ["file"]
 
 
-@pytest.mark.parametrize("announced", [SHA256, ""])
+@pytest.mark.parametrize("announced", [SHA256, ""], ids=["announced", "not announced"])
 def test_wrong_bytes_are_fatal_and_leave_nothing(surroundings, package, tmp_path, serve, use, announced):
     wrong = make_sdist(b"evil")
     index = Index(announce=announced, content=wrong)
