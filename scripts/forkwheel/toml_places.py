@@ -36,7 +36,7 @@ _STRING = re.compile(rf"{_LONG_STRING}|{_BASIC}|{_LITERAL}", re.DOTALL)
 _BARE = re.compile(r"[^#\r\n]*")
 _PIECE = re.compile(rf"{_NO_VALUE}|[\[\]{{}}]", re.DOTALL)
 # In a text that is no TOML, a string that is never closed is passed over whole, and once.
-_UNCLOSED = r'"""(?:\\.|[^\\])*\Z|"(?:\\.|[^"\\\n])*|\'\'\'.*\Z|\'[^\'\n]*'
+_UNCLOSED = r'"""(?:\\.|[^\\])*\Z|"(?:\\.|[^"\\\n])*"?|\'\'\'.*\Z|\'[^\'\n]*\'?'
 _EXCESS = re.compile(
     rf"(?P<key>(?<![\w-]){_KEY_PART}(?:{_DOT}{_KEY_PART}){{{DEEPEST},}})"
     rf"|(?P<number>(?<![\w-])[0-9][0-9A-Fa-fxob_]{{{MOST_DIGITS},}})"

@@ -100,3 +100,13 @@ def test_what_no_reader_could_bear_is_found_with_its_line(value: str, what: str)
 )
 def test_what_a_reader_can_bear_passes(value: str) -> None:
     assert find_excess(f"a = {value}\n") is None
+
+
+@pytest.mark.parametrize("quote", ['"', "'", '"""', "'''"])
+def test_brackets_after_strings_are_counted(quote: str) -> None:
+    assert find_excess(f"a = [{quote}x{quote}]\n" * 500) is None
+
+
+@pytest.mark.parametrize("text", ['"', "'x", '"""x', "'''"])
+def test_a_string_that_is_never_closed_is_passed_over(text: str) -> None:
+    assert find_excess(f"a = {text}{'[' * 500}") is None
