@@ -65,7 +65,7 @@ def patch_all(shop: Workshop, work: Path) -> float:
     for package in shop.recipe.packages:
         tree = copy_tree(source_tree(package, context=shop.context, kind="sdist").tree, work / package.name)
 
-        def apply(package=package, tree=tree) -> None:  # noqa: ANN001
+        def apply(package=package, tree=tree) -> None:
             write_changes(check_series(load_series(package.series), tree), tree)
 
         seconds += timed(apply)
