@@ -160,7 +160,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(name="lint", reuse_venv=True)
 def lint(session: nox.Session) -> None:
-    """Check style, types and the patch series."""
+    """Check style and types."""
     _groups(session, "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")

@@ -147,3 +147,8 @@ def test_with_the_series_the_wheel_differs_from_upstreams_only_where_it_must(
     assert differing(ours, theirs) - shipped <= UNLIKE_ITSELF | VERSION_FILES | {"@.dist-info/METADATA"}
     added = ours.keys() ^ theirs.keys()
     assert all(member.startswith(("@.dist-info/forkwheel/", "@.dist-info/sboms/")) for member in added)
+
+
+def test_the_series_are_as_exported_listed_and_apply(built: Built) -> None:
+    run = forkwheel("patches", "--recipe", "sm120", "--check", cache=built.cache, cwd=REPOSITORY)
+    assert run.returncode == 0, run.stdout + run.stderr
