@@ -130,7 +130,9 @@ def test_another_user_gives_the_same(dist: Path, tmp_path: Path) -> None:
         (home / WHEEL).chmod(0o644)
         environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home), "PYTHONPATH": str(SCRIPTS)}
         environment |= {"XDG_CACHE_HOME": str(home / "cache"), "FORKWHEEL_CACHE": str(home / "cache")}
-        probe = [*prefix, sys.executable, "-c", "import forkwheel.cli"]
+        # A process of its own: setpriv may still reach an interpreter that the user can't start again.
+        again = "import subprocess, sys, forkwheel.cli; subprocess.run([sys.executable, '-c', ''], check=True)"
+        probe = [*prefix, sys.executable, "-c", again]
         if subprocess.run(probe, env=environment, cwd=home, capture_output=True, check=False).returncode:
             pytest.skip("the user nobody may not read this Python or this checkout")
         command = [*prefix, sys.executable, "-m", "forkwheel", "reproduce", WHEEL]
