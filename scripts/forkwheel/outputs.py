@@ -21,9 +21,12 @@ from forkwheel.tree import sha256_file
 from forkwheel.wheels.finish import Wheel
 
 
+KERNEL_RECORDS = ("kernels.json", "kernels.observed.json", "census.json")
+
+
 @dataclass(frozen=True)
 class KernelOutput:
-    """A wheel of kernels compiled ahead of time, and its records by the suffix of their names."""
+    """A wheel of kernels compiled ahead of time, and its records by the suffix of their names (``KERNEL_RECORDS``)."""
 
     wheel: Wheel
     records: Mapping[str, dict[str, Any]]
@@ -55,6 +58,8 @@ def write_outputs(
         wheels = {wheel.filename: wheel.sha256 for wheel in made}
         _check_room(dist, manifest_file, wheels)
         stale = _wheels(manifest_file).keys() - wheels.keys()
+        if kernels is None and "kernels" in (read_manifest(manifest_file) or {}):
+            stale |= {f"{recipe.name}.{suffix}" for suffix in KERNEL_RECORDS}
         files = []
         for wheel in made:
             target = dist / wheel.filename

@@ -12,7 +12,7 @@ from support import PACKAGE
 
 from forkwheel.errors import UsageError
 from forkwheel.key import Key
-from forkwheel.outputs import write_outputs
+from forkwheel.outputs import KERNEL_RECORDS, KernelOutput, write_outputs
 from forkwheel.patching.series import Series
 from forkwheel.plan import Plan
 from forkwheel.recipe import Recipe
@@ -127,3 +127,19 @@ def test_what_a_killed_run_left_half_written_is_removed(tmp_path: Path) -> None:
     dist.mkdir()
     (dist / ".x.abc.forkwheel-unfinished").touch()
     assert ".x.abc.forkwheel-unfinished" not in write(dist, built(tmp_path / "a"))
+
+
+def test_kernels_come_and_go_with_their_records(tmp_path: Path) -> None:
+    dist = tmp_path / "dist"
+    item = built(tmp_path / "a")
+    path = tmp_path / "demo_kernels-1.0+demo.1-py3-none-any.whl"
+    path.write_bytes(b"kernels")
+    wheel = Wheel(path, path.name, sha256(b"kernels").hexdigest(), 7)
+    entry = {"filename": wheel.filename, "sha256": wheel.sha256, "size": wheel.size}
+    records = {suffix: {"wheel": entry} for suffix in KERNEL_RECORDS}
+    before = write(dist, item)
+    write_outputs(dist, recipe(), (item,), started="", finished="", kernels=KernelOutput(wheel, records))
+    names = {file.name for file in dist.iterdir()}
+    assert names - before == {wheel.filename, *(f"demo.{suffix}" for suffix in KERNEL_RECORDS)}
+    assert wheel.filename in (dist / "SHA256SUMS").read_text()
+    assert write(dist, item) == before

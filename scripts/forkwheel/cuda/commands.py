@@ -23,6 +23,7 @@ from forkwheel.cuda.kernels_lock import load_kernels_lock, locked_kernels
 from forkwheel.cuda.targets import parse_targets
 from forkwheel.cuda.toolchain import KINDS, LOCKED, load_toolchain_lock, toolchain_lock_file
 from forkwheel.errors import UsageError
+from forkwheel.outputs import KERNEL_RECORDS
 from forkwheel.pipeline import Workshop, plan_all
 from forkwheel.plan import Plan
 from forkwheel.projection import write_generated
@@ -130,11 +131,12 @@ def _compare(made: KernelWheel, recipe: Recipe, *, version: str, record: bool, l
 
 def kernel_records(made: KernelWheel) -> dict[str, dict[str, Any]]:
     """Map the suffix of each record of a kernel wheel to its document: what was compiled, observed and counted."""
-    return {
-        "kernels.json": kernels_document(made.build, wheel=made.wheel),
-        "kernels.observed.json": observed_document(made.build),
-        "census.json": census_document(made.census),
-    }
+    documents = (
+        kernels_document(made.build, wheel=made.wheel),
+        observed_document(made.build),
+        census_document(made.census),
+    )
+    return dict(zip(KERNEL_RECORDS, documents, strict=True))
 
 
 def _write_records(made: KernelWheel, out: Path, recipe: Recipe) -> None:
