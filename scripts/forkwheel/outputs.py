@@ -20,7 +20,6 @@ from forkwheel.store import UNFINISHED, copy_whole, write_whole
 from forkwheel.tree import sha256_file
 from forkwheel.wheels.finish import Wheel
 
-
 KERNEL_RECORDS = ("kernels.json", "kernels.observed.json", "census.json")
 
 

@@ -445,3 +445,174 @@ def test_a_series_is_ported_to_a_git_revision(project: Project) -> None:
     commit = run_git("rev-parse", "v2.0", folder=folder).decode().strip()
     assert (source.kind, source.commit, source.tag) == ("git", commit, "v2.0")  # type: ignore[union-attr]
     assert [patch.name for patch in load_series(project.series("2.0")).patches] == ["a.patch"]
+
+
+@pytest.mark.parametrize("text", ["[]", "1", '{"format": 1, "packages": [[]]}', '{"format": 1, "packages": 3}'])
+def test_a_damaged_state_is_one_error(project: Project, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    conflicting(project)
+    project.work.mkdir()
+    (project.work / "port.json").write_text(text)
+    assert project.run("--continue") == 2
+    assert "is damaged" in capsys.readouterr().err
+
+
+def by_hand(folder: Path, *arguments: str) -> None:
+    """Run git as a person does in the work tree."""
+    who = {f"GIT_{role}_{key}": "x@localhost" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    run_git(*arguments, folder=folder, environment=who)
+
+
+MENDED = LINES.replace(b"line 10\n", b"ten of 10\n")
+
+
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("left", ["whole", "<<<<<<< HEAD", "=======", ">>>>>>> 0123456 (b.patch)"])
+def test_marks_that_were_added_or_committed_are_refused_by_line(
+    project: Project, capsys: pytest.CaptureFixture[str], left: str, committed: bool
+) -> None:
+    conflicting(project)
+    before = project.snapshot()
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    folder = project.work / "demo"
+    if left != "whole":
+        (folder / "g.txt").write_bytes(MENDED.replace(b"line 10\n", b"ten\n") + left.encode() + b"\n")
+    by_hand(folder, "add", "g.txt")
+    if committed:
+        by_hand(folder, "commit", "--quiet", "-m", "mended")
+    assert project.run("--continue") == 4
+    line = 10 if left == "whole" else 21
+    assert f"g.txt:{line} still holds the marks" in capsys.readouterr().err
+    assert project.snapshot() == before
+
+
+def test_what_looks_like_marks_and_is_the_sources_own_stays(project: Project) -> None:
+    text = b"Heading\n=======\n"
+    project.release("1.0", {"f.txt": LINES, "g.txt": LINES + text})
+    project.release("2.0", {"f.txt": LINES, "g.txt": LINES.replace(b"line 10\n", b"10\n") + text})
+    project.write({"b.patch": OTHER})
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    (project.work / "demo/g.txt").write_bytes(MENDED + text)
+    assert project.run("--continue") == 0
+
+
+@pytest.mark.parametrize("path", ["f.txt", "g.txt"])
+def test_edits_after_a_persons_commit_are_not_lost(
+    project: Project, capsys: pytest.CaptureFixture[str], path: str
+) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    folder = project.work / "demo"
+    (folder / "g.txt").write_bytes(MENDED)
+    by_hand(folder, "commit", "--quiet", "--all", "-m", "mended")
+    content = (folder / path).read_bytes() + b"a later edit\n"
+    (folder / path).write_bytes(content)
+
+    assert project.run("--continue") == 4
+    assert f"not committed: {path}" in capsys.readouterr().err
+    assert (folder / path).read_bytes() == content
+    by_hand(folder, "commit", "--quiet", "--all", "--amend", "--no-edit")
+    assert project.run("--continue") == 0
+    assert b"+a later edit\n" in (project.series("2.0") / "b.patch").read_bytes()
+
+
+def test_edits_beside_the_conflict_are_taken_along(project: Project) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    folder = project.work / "demo"
+    (folder / "g.txt").write_bytes(MENDED)
+    (folder / "f.txt").write_bytes((folder / "f.txt").read_bytes() + b"another edit\n")
+    assert project.run("--continue") == 0
+    assert b"+another edit\n" in (project.series("2.0") / "b.patch").read_bytes()
+
+
+def test_edits_without_a_conflict_are_not_lost(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    folder = project.work / "demo"
+    by_hand(folder, "reset", "--quiet", "--hard")
+    (folder / "g.txt").write_bytes(MENDED)
+    assert project.run("--continue") == 4
+    assert "not committed: g.txt" in capsys.readouterr().err
+    assert (folder / "g.txt").read_bytes() == MENDED
+
+
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("path", ["g.txt.orig", "__pycache__/x.pyc", "notes"])
+def test_stray_files_are_refused_by_name(
+    project: Project, capsys: pytest.CaptureFixture[str], path: str, committed: bool
+) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    folder = project.work / "demo"
+    (folder / "g.txt").write_bytes(MENDED)
+    if committed:
+        by_hand(folder, "commit", "--quiet", "--all", "-m", "mended")
+    (folder / path).parent.mkdir(exist_ok=True)
+    (folder / path).write_bytes(b"stray\n")
+
+    assert project.run("--continue") == 4
+    assert f"not part of the patch: {path}" in capsys.readouterr().err
+    (folder / path).unlink()
+    assert project.run("--continue") == 0
+    patches = load_series(project.series("2.0")).patches
+    assert [[file.path for file in patch.files] for patch in patches] == [["f.txt"], ["g.txt"]]
+
+
+def test_a_new_file_that_a_person_added_belongs_to_the_patch(project: Project) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    folder = project.work / "demo"
+    (folder / "g.txt").write_bytes(MENDED)
+    (folder / "h.txt").write_bytes(b"new\n")
+    by_hand(folder, "add", "h.txt")
+    assert project.run("--continue") == 0
+    (_, patch) = load_series(project.series("2.0")).patches
+    assert sorted(file.path for file in patch.files) == ["g.txt", "h.txt"]
+
+
+@pytest.mark.parametrize("arguments", [("reset", "--quiet", "--hard"), ("commit", "--quiet", "--all", "-m", "mended")])
+def test_nothing_is_skipped_where_nothing_is_in_conflict(
+    project: Project, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    folder = project.work / "demo"
+    (folder / "g.txt").write_bytes(MENDED)
+    by_hand(folder, *arguments)
+    state = (project.work / "port.json").read_bytes()
+    assert project.run("--skip") == 2
+    assert "none to skip" in capsys.readouterr().err
+    assert (project.work / "port.json").read_bytes() == state
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_edits_after_the_last_patch_are_not_lost(
+    project: Project, capsys: pytest.CaptureFixture[str], committed: bool
+) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    folder = project.work / "demo"
+    (folder / "g.txt").write_bytes(MENDED)
+    project.series("2.0").mkdir()
+    (project.series("2.0") / "series").write_text("another\n")
+    assert project.run("--continue") == 2
+    (project.series("2.0") / "series").unlink()
+    project.series("2.0").rmdir()
+
+    (folder / "g.txt").write_bytes(MENDED + b"late\n")
+    if committed:
+        by_hand(folder, "commit", "--quiet", "--all", "-m", "late")
+    capsys.readouterr()
+    assert project.run("--continue") == 4
+    assert ("no patch of demo waits" if committed else "not committed: g.txt") in capsys.readouterr().err
+    assert (folder / "g.txt").read_bytes() == MENDED + b"late\n"
+
+
+@pytest.mark.parametrize("kept", [0, 100])
+def test_a_damaged_release_is_one_error(project: Project, capsys: pytest.CaptureFixture[str], kept: int) -> None:
+    conflicting(project)
+    archive = project.release("3.0", {"f.txt": LINES})
+    archive.write_bytes(archive.read_bytes()[:kept])
+    assert project.run("--to", "demo=3.0", "--name", "wide-3") == 3
+    assert "is damaged" in capsys.readouterr().err
+    assert not project.work.exists()

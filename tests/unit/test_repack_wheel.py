@@ -180,3 +180,10 @@ def test_a_wheel_is_taken_as_it_is_where_nothing_in_it_is_to_change() -> None:
     assert not replace(package, requires=("base==1.0",)).is_taken
     assert not replace(package, series=Path("patches")).is_taken
     assert not PACKAGE.is_taken
+
+
+@pytest.mark.parametrize("new", [None, Member("demo/fast.so", b"text")])
+def test_a_compiled_member_is_never_touched(tmp_path: Path, new: Member | None) -> None:
+    with pytest.raises(BuildError, match=r"demo/fast\.so of demo-1\.0-py3-none-any\.whl is compiled"):
+        repack(upstream(tmp_path / "in"), tmp_path / "out", {"demo/fast.so": new})
+    assert not list((tmp_path / "out").glob("*"))

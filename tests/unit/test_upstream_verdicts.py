@@ -217,3 +217,56 @@ def test_a_conflict_that_no_header_explains_needs_work(tmp_path: Path) -> None:
     new = {"f.txt": LINES.replace(b"line 10\n", b"10\n")}
     judged = judge(tmp_path, EDIT, {"f.txt": LINES}, new, version="9.0")
     assert needs_work(Column("9.0", "9.0", judged))
+
+
+RENAMING_AND_EDIT = RENAMING + EDIT.replace(b"a/f.txt", b"a/old.txt").replace(b"b/f.txt", b"b/fresh.txt")
+BELOW = b"--- /dev/null\n+++ b/lib/new.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n"
+DELETION_OF_LINES = b"--- a/f.txt\n+++ /dev/null\n@@ -1,20 +0,0 @@\n" + b"".join(
+    b"-" + line for line in LINES.splitlines(keepends=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("diff", "base", "new", "verdict"),
+    [
+        (DELETION_OF_LINES, {"f.txt": LINES}, {"lib/f.txt": LINES}, "file moved to lib/f.txt"),
+        (DELETION_OF_LINES, {"f.txt": LINES}, {"a/f.txt": LINES, "b/f.txt": LINES}, "ambiguous"),
+        (DELETION_OF_LINES, {"f.txt": LINES}, {"lib/f.txt": b"else\n"}, "already-applied"),
+        (DELETION_OF_LINES, {"f.txt": LINES}, {"f.txt": b"else\n"}, "conflict"),
+        (RENAMING, {"old.txt": LINES}, {"fresh.txt": b"unrelated\n"}, "conflict"),
+        (RENAMING, {"old.txt": LINES}, {"fresh.txt": LINES + b"more\n"}, "already-applied"),
+        (RENAMING, {"old.txt": LINES}, {"fresh.txt": LINES + b"a\n" * 9, "lib/old.txt": LINES}, "conflict"),
+        (RENAMING, {"old.txt": LINES}, {"old.txt": LINES, "fresh.txt": b"unrelated\n"}, "conflict"),
+        (RENAMING, {"old.txt": LINES}, {"old.txt": LINES, "fresh.txt": LINES}, "conflict"),
+        (RENAMING, {"old.txt": LINES}, {"old.txt": LINES, "fresh.txt/inner": b""}, "conflict"),
+        (
+            RENAMING_AND_EDIT,
+            {"old.txt": LINES},
+            {"fresh.txt": LINES.replace(b"line 10\n", b"ten\n")},
+            "already-applied",
+        ),
+        (RENAMING_AND_EDIT, {"old.txt": LINES}, {"old.txt": LINES.replace(b"line 10\n", b"ten\n")}, "partly-applied"),
+        (RENAMING_AND_EDIT, {"old.txt": LINES}, {"fresh.txt": b"else\n" * 40 + LINES[70:]}, "conflict"),
+        (BELOW, {"f.txt": b""}, {"lib": b"a file\n"}, "conflict"),
+        (BELOW, {"f.txt": b""}, {"lib/other.txt": b"a file\n"}, "clean"),
+    ],
+)
+def test_files_that_came_went_or_stand_in_the_way(
+    tmp_path: Path, diff: bytes, base: dict[str, bytes], new: dict[str, bytes], verdict: str
+) -> None:
+    assert str(judge(tmp_path, diff, base, new)[0].files[0]) == verdict
+
+
+def test_a_link_above_a_new_file_is_a_conflict(tmp_path: Path) -> None:
+    series = make_series(tmp_path / "series", {"a.patch": BELOW})
+    base = make_tree(tmp_path / "base", {"f.txt": LINES})
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/lib").symlink_to("elsewhere")
+    judged = judge_series(series, base, Overlay(make_tree(tmp_path / "new", {"f.txt": LINES})), version=None)
+    assert judged[0].verdict == "conflict"
+
+
+def test_what_the_patch_takes_away_is_in_nobodys_way(tmp_path: Path) -> None:
+    diff = DELETION.replace(b"gone.txt", b"lib") + BELOW
+    files = {"lib": b"one\ntwo\n"}
+    assert judge(tmp_path, diff, files, files)[0].verdict == "clean"

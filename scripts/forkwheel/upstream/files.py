@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
 from forkwheel.patching.overlay import File
@@ -67,6 +67,15 @@ class Layer:
         wanted = set(paths)
         changed = {path: file for path, file in self._changed.items() if path in wanted and file is not None}
         return {**read_all(self._below, wanted - set(changed)), **changed}
+
+    def obstacle(self, path: str, *, apart_from: Collection[str]) -> str | None:
+        """Return what stands at a new file's path, or where it needs a folder or nothing, or None."""
+        parts = path.split("/")
+        places = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+        if above := next((place for place in places if place in self and place not in apart_from), None):
+            return above
+        below = (other for other in self.paths() if other.startswith(f"{path}/"))
+        return next((other for other in below if other not in apart_from), None)
 
     def put(self, path: str, file: File) -> None:
         """Set a file's mode and content."""

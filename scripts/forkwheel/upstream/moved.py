@@ -31,6 +31,11 @@ def moved_to(path: str, content: bytes, *, before: Files, after: Files) -> tuple
     return ()
 
 
+def is_like(left: bytes, right: bytes) -> bool:
+    """Tell whether one content may be the other, changed."""
+    return left == right or _likeness(_counted(left), _counted(right)) >= ALIKE
+
+
 def _most_alike(content: bytes, candidates: list[str], after: Files) -> tuple[str, ...]:
     wanted = _counted(content)
     found = read_all(after, candidates)

@@ -12,21 +12,18 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from forkwheel.errors import PatchError, UsageError
+from forkwheel.errors import UsageError
 from forkwheel.fetch import FetchContext, fetch_source
 from forkwheel.patching.series import Series, load_series
 from forkwheel.patching.worktree import fingerprint
 from forkwheel.recipe import Recipe
 from forkwheel.store import remove_tree
-from forkwheel.upstream.port_state import PackageState, PortState, load_state, save_state
+from forkwheel.upstream.port_settle import check_untouched, settle
+from forkwheel.upstream.port_state import PackageState, PortState, PortStoppedError, load_state, save_state
 from forkwheel.upstream.port_target import Target, check_requires, make_target, with_requires
 from forkwheel.upstream.port_tree import PortTree
 from forkwheel.upstream.revisions import base_tree
 from forkwheel.upstream.verdict import expired_by
-
-
-class PortStoppedError(PatchError):
-    """A patch is in conflict with the new source: a person has to go on in the work tree."""
 
 
 @dataclass(frozen=True)
@@ -156,44 +153,43 @@ def resume(recipe: Recipe, *, settings: PortSettings, skip: bool) -> PortState:
     state = load_state(settings.work)
     if Path(state.recipe) != recipe.file:
         raise UsageError(f"{settings.work} is a port of {state.recipe}", hint="give that recipe, or another --work")
+    trees = {
+        package.new.name: PortTree(settings.work / package.new.name, epoch=recipe.package(package.new.name).epoch)
+        for package in state.packages
+        if package.commits
+    }
+    stopped = next((index for index, package in enumerate(state.packages) if package.current is not None), None)
     for index, package in enumerate(state.packages):
-        if (current := package.current) is None:
-            continue
-        old = recipe.package(package.new.name)
-        tree = PortTree(settings.work / old.name, epoch=old.epoch)
-        _check_unmoved(load_series(old.series), package, settings)
-        if skip:
-            tree.undo(package.head)
-            package = package.drop("skipped by hand")
-        else:
-            _settle(tree, package, current[1])
-            if tree.head() == package.head:
-                continue
-            package = _picked(tree, package, package.head)
-        state = state.with_package(index, package)
+        if package.commits and index != stopped:
+            check_untouched(trees[package.new.name], package)
+    if stopped is None:
+        _check_skippable(None, settings, skip=skip)
+        return state
+    package = state.packages[stopped]
+    tree = trees[package.new.name]
+    _check_unmoved(load_series(recipe.package(package.new.name).series), package, settings)
+    _check_skippable(tree, settings, skip=skip)
+    renewed = _resumed(tree, package, skip=skip)
+    if renewed != package:
+        state = state.with_package(stopped, renewed)
         save_state(settings.work, state)
-        break
     return state
 
 
-def _settle(tree: PortTree, package: PackageState, commit: str) -> None:
-    """Commit what a person mended, unless it is committed already; raise PortStoppedError where it isn't mended."""
-    if marked := tree.marked(tree.unmerged()):
-        raise PortStoppedError(
-            f"{tree.folder / marked[0]} still holds the marks of a conflict",
-            hint="decide what stands between <<<<<<< and >>>>>>>, and remove the marks",
-        )
-    if undecided := tree.undecided():
-        raise PortStoppedError(
-            f"{tree.folder / undecided[0]} was removed by one side and changed by the other",
-            hint=f"in {tree.folder}, `git rm` it, or bring the change where it belongs now and `git add` that",
-        )
-    if tree.is_pending() or tree.unmerged():
-        tree.settle(commit)
-    if tree.head() != package.head and tree.head(back=1) != package.head:
-        raise PortStoppedError(
-            f"{tree.folder} is not one commit after {package.head[:12]}, where the patch belongs",
-            hint=f"make it one commit, or go back with `git reset --hard {package.head[:12]}`",
+def _resumed(tree: PortTree, package: PackageState, *, skip: bool) -> PackageState:
+    assert package.current is not None
+    if skip:
+        tree.undo(package.head)
+        return package.drop("skipped by hand")
+    settle(tree, package, package.current[1])
+    return package if tree.head() == package.head else _picked(tree, package, package.head)
+
+
+def _check_skippable(tree: PortTree | None, settings: PortSettings, *, skip: bool) -> None:
+    if skip and (tree is None or not tree.is_pending()):
+        raise UsageError(
+            f"no patch is in conflict in {settings.work}, so there is none to skip",
+            hint=f"go on with `{settings.command} --continue`",
         )
 
 

@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from forkwheel.canonical import canonical_recipe
-from forkwheel.errors import UsageError
+from forkwheel.errors import PatchError, UsageError
 from forkwheel.recipe import Package, load_recipe
 from forkwheel.store import write_whole
 
 FORMAT = 1
 _FILE = "port.json"
+
+
+class PortStoppedError(PatchError):
+    """A patch is in conflict with the new source: a person has to go on in the work tree."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +95,14 @@ def load_state(work: Path) -> PortState:
         raise UsageError(f"no port is open in {work}", hint="begin one with --to") from None
     except ValueError as error:
         raise UsageError(f"{work / _FILE} is damaged: {error}", hint=f"remove {work}, and begin again") from error
+    if not isinstance(record, dict):
+        raise UsageError(f"{work / _FILE} is damaged: it is no object", hint=f"remove {work}, and begin again")
     if record.get("format") != FORMAT:
         raise UsageError(f"{work} was made by another version of forkwheel", hint=f"remove {work}, and begin again")
     try:
         packages = tuple(_package(item, work) for item in record["packages"])
         return PortState(record["recipe"], record["name"], record["out"], packages)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{work / _FILE} is damaged: {error}", hint=f"remove {work}, and begin again") from error
 
 

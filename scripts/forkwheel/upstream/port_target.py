@@ -18,6 +18,7 @@ from forkwheel.fetch.index import cached_archive
 from forkwheel.patterns import matches
 from forkwheel.recipe import FileSource, GitSource, Package, Recipe, Source, Submodule
 from forkwheel.tree import walk
+from forkwheel.upstream.archives import guarded
 from forkwheel.upstream.history import open_history
 from forkwheel.upstream.listing import find_release
 from forkwheel.upstream.revisions import is_of_wheels, is_version, version_source
@@ -83,8 +84,12 @@ def _index_sources(package: Package, version: Version, context: FetchContext) ->
         found: tuple[FileSource, ...] = find_release(package.name, version, context=context).wheels
     else:
         found = (source,)
-    archives = [cached_archive(package, source, context=context)[0] for source in found]
-    return found, max(map(_newest, archives))
+    dates = []
+    for source in found:
+        archive, _ = cached_archive(package, source, context=context)
+        with guarded(archive):
+            dates.append(_newest(archive))
+    return found, max(dates)
 
 
 def _newest(archive: Path) -> int:
@@ -93,9 +98,9 @@ def _newest(archive: Path) -> int:
         import calendar
 
         with zipfile.ZipFile(archive) as opened:
-            return max(calendar.timegm((*info.date_time, 0, 0, 0)) for info in opened.infolist())
+            return max((calendar.timegm((*info.date_time, 0, 0, 0)) for info in opened.infolist()), default=0)
     with tarfile.open(archive) as tar:
-        return int(max(member.mtime for member in tar if member.isfile()))
+        return int(max((member.mtime for member in tar if member.isfile()), default=0))
 
 
 def _git_source(

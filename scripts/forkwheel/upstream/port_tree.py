@@ -6,6 +6,8 @@ the same commit ids everywhere.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from forkwheel.errors import ToolchainError
@@ -19,7 +21,7 @@ from forkwheel.store import remove_tree
 from forkwheel.tree import EXECUTABLE, Tree
 
 _ATTRIBUTES = "* -text -eol -filter -ident -working-tree-encoding\n"
-_MARKERS = (b"<<<<<<< ", b">>>>>>> ")
+_MARK = re.compile(rb"(<{7} |>{7} |\|{7} |={7}\r?$)")
 
 
 class PortTree:
@@ -94,8 +96,7 @@ class PortTree:
 
     def unmerged(self) -> list[str]:
         """List the paths that are in conflict."""
-        output = self._git("diff", "--name-only", "--diff-filter=U", "-z")
-        return [decode(name) for name in output.split(b"\0")[:-1]]
+        return self._names("diff", "--name-only", "--diff-filter=U", "-z")
 
     def undecided(self) -> list[str]:
         """List the paths that one side removed and the other changed, and nobody has decided on."""
@@ -105,18 +106,42 @@ class PortTree:
             stages[path] = stages.get(path, 0) + 1
         return [path for path, count in stages.items() if count < 3]
 
-    def marked(self, paths: list[str]) -> list[str]:
-        """List those of the paths that still hold the marks of a conflict."""
-        found = []
-        for path in paths:
-            file = self.folder / path
-            if file.is_file() and any(line.startswith(_MARKERS) for line in file.read_bytes().split(b"\n")):
-                found.append(path)
-        return found
+    def marks(self, head: str, commit: str) -> tuple[str, int] | None:
+        """Return the first file and line that holds a mark of a conflict, or None.
 
-    def settle(self, commit: str) -> None:
-        """Commit the work tree as it is, in the place of a patch's commit."""
-        self._git("add", "--all", "--force")
+        All files that differ from ``head`` are looked at. Lines that the file has there, or
+        that the patch's ``commit`` has, are not git's.
+        """
+        patched = [file.content for file in self.changed(f"{commit}^", commit).values() if file is not None]
+        own = {line for content in patched for line in content.split(b"\n")}
+        for path in sorted({*self._names("diff", "--name-only", "--no-renames", "-z", head), *self.untracked()}):
+            file = self.folder / path
+            if file.is_symlink() or not file.is_file():
+                continue
+            found = [line for line in enumerate(file.read_bytes().split(b"\n"), start=1) if _MARK.match(line[1])]
+            known = (
+                own | set(self._git("cat-file", "blob", f"{head}:{path}", accept=128).split(b"\n")) if found else own
+            )
+            if left := [number for number, line in found if line not in known]:
+                return path, left[0]
+        return None
+
+    def edited(self) -> list[str]:
+        """List the tracked files that differ from the commit that is checked out."""
+        return sorted(set(self._names("diff", "--name-only", "--no-renames", "-z", "HEAD")))
+
+    def untracked(self) -> list[str]:
+        """List the files that git does not know, those that the source's own settings ignore included."""
+        return self._names("ls-files", "--others", "-z")
+
+    def _names(self, *arguments: str) -> list[str]:
+        return [decode(name) for name in self._git(*arguments).split(b"\0")[:-1]]
+
+    def settle(self, commit: str, new: Sequence[str]) -> None:
+        """Commit the tracked files as they are, and the ``new`` ones, in the place of a patch's commit."""
+        self._git("add", "--update")
+        if new:
+            self._git("--literal-pathspecs", "add", "--force", "--", *new)
         self._git("commit", "--quiet", "--allow-empty", "--no-verify", "-C", commit)
 
     def undo(self, commit: str) -> None:
@@ -126,7 +151,7 @@ class PortTree:
 
     def is_pending(self) -> bool:
         """Tell whether a patch's commit was begun and not ended."""
-        return (self.folder / ".git/CHERRY_PICK_HEAD").exists()
+        return (self.folder / ".git/CHERRY_PICK_HEAD").exists() or bool(self.unmerged())
 
     def changed(self, before: str, after: str) -> dict[str, File | None]:
         """Return the files that differ between two commits as they are in the second, None where they are gone."""

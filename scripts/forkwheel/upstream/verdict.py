@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from packaging.version import Version
@@ -15,7 +15,7 @@ from forkwheel.patching.series import Patch, Series
 from forkwheel.tree import REGULAR, Tree
 from forkwheel.upstream.files import Files, Layer
 from forkwheel.upstream.hunk_verdict import PARTLY_APPLIED, HunkJudge, HunkVerdict
-from forkwheel.upstream.moved import moved_to
+from forkwheel.upstream.moved import is_like, moved_to
 from forkwheel.upstream.sites import Text
 
 MOVED = "file moved"
@@ -78,7 +78,8 @@ def judge_series(series: Series, base: Tree, new: Files, *, version: str | None)
     before, after = Overlay(base), Layer(new)
     judged = []
     for patch in series.patches:
-        files = tuple(_judge_file(file, before, after) for file in patch.files)
+        going = {file.old_path for file in patch.files if file.operation in (DELETE, RENAME) and file.old_path}
+        files = tuple(_judge_file(file, before, after, going) for file in patch.files)
         for file, patched in zip(files, patch.files, strict=True):
             _carry(file, patched, after)
         judged.append(JudgedPatch(patch.name, _summary(files), expired_by(patch, version), files))
@@ -116,18 +117,27 @@ def _summary(parts: Iterable[JudgedFile | JudgedHunk]) -> str:
     return next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
 
 
-def _judge_file(patch: FilePatch, before: Overlay, after: Layer) -> JudgedFile:
+def _judge_file(patch: FilePatch, before: Overlay, after: Layer, going: Collection[str]) -> JudgedFile:
+    """Judge one file of a patch; ``going`` are the paths that the whole patch takes away."""
     if patch.operation == CREATE:
-        return _judge_creation(patch, after)
+        return _judge_creation(patch, after, going)
     assert patch.old_path is not None
     old = before.read(patch.old_path)
-    if patch.old_path in after:
+    is_there = patch.old_path in after
+    targets = () if is_there else moved_to(patch.old_path, old.content, before=before, after=after)
+    if patch.operation == RENAME and patch.path in after and not is_there:
+        return _judge_renamed(patch, old, after, targets)
+    if patch.operation == RENAME and (found := after.obstacle(patch.path, apart_from=going)):
+        return _whole(patch, CONFLICT, f"{found} is in the way")
+    if is_there:
         return _judge_content(patch, old, after, patch.old_path)
-    if patch.operation == DELETE:
+    return _judge_gone(patch, old, after, targets)
+
+
+def _judge_gone(patch: FilePatch, old: File, after: Layer, targets: Sequence[str]) -> JudgedFile:
+    """Judge a patch of a file that is no longer there, and may be one of ``targets`` now."""
+    if not targets and patch.operation == DELETE:
         return _whole(patch, ALREADY_APPLIED, "the file that the patch deletes is gone")
-    if patch.operation == RENAME and patch.path in after:
-        return _judge_renamed(patch, old, after)
-    targets = moved_to(patch.old_path, old.content, before=before, after=after)
     if not targets:
         return _whole(patch, GONE, "no new file is like it")
     if len(targets) > 1:
@@ -141,25 +151,36 @@ def _moved(verdict: str) -> str:
     return MOVED if verdict in APPLIES else verdict
 
 
-def _judge_creation(patch: FilePatch, after: Layer) -> JudgedFile:
+def _judge_creation(patch: FilePatch, after: Layer, going: Collection[str]) -> JudgedFile:
     path = patch.path
     if path not in after:
-        folder = next((other for other in after.paths() if other.startswith(f"{path}/")), None)
-        return _whole(patch, CONFLICT, f"{folder} is in the way") if folder else _whole(patch, CLEAN)
+        found = after.obstacle(path, apart_from=going)
+        return _whole(patch, CONFLICT, f"{found} is in the way") if found else _whole(patch, CLEAN)
     made = File(patch.new_mode or REGULAR, b"".join(line for hunk in patch.hunks for line in hunk.new))
     if not after.is_link(path) and after.read(path) == made:
         return _whole(patch, ALREADY_APPLIED, "the file is there, and the same")
     return _whole(patch, CONFLICT, "another file has its path")
 
 
-def _judge_renamed(patch: FilePatch, old: File, after: Layer) -> JudgedFile:
-    """Judge a patch's renaming that upstream did too: its hunks are taken, or still to be applied there."""
-    assert patch.new_path is not None
-    judged = _judge_content(patch, old, after, patch.new_path)
-    if not patch.hunks:
-        return _whole(patch, ALREADY_APPLIED, f"the file is {patch.new_path} already")
+def _judge_renamed(patch: FilePatch, old: File, after: Layer, targets: Sequence[str]) -> JudgedFile:
+    """Judge a patch's renaming that upstream did too, if the file there is like the one that it would give."""
+    path = patch.path
+    if after.is_link(path) or not _is_renamed(patch, old, after.read(path), targets):
+        return _whole(patch, CONFLICT, f"{path} is another file")
+    judged = _judge_content(patch, old, after, path)
+    if not patch.hunks and patch.new_mode in (None, patch.old_mode):
+        return _whole(patch, ALREADY_APPLIED, f"the file is {path} already")
     verdict = PARTLY_APPLIED if judged.verdict in APPLIES else judged.verdict
-    return JudgedFile(patch.path, patch.operation, verdict, patch.new_path, "the file is renamed already", judged.hunks)
+    return JudgedFile(patch.path, patch.operation, verdict, path, "the file is renamed already", judged.hunks)
+
+
+def _is_renamed(patch: FilePatch, old: File, new: File, targets: Sequence[str]) -> bool:
+    starts = [hunk.old_start - (1 if hunk.old_count else 0) for hunk in patch.hunks]
+    result = _spliced(old.content, list(zip(starts, patch.hunks, strict=True)))
+    if new.content in (old.content, result):
+        return True
+    is_elsewhere = bool(targets) and patch.path not in targets
+    return not is_elsewhere and (is_like(old.content, new.content) or is_like(result, new.content))
 
 
 def _judge_content(patch: FilePatch, old: File, after: Layer, target: str) -> JudgedFile:
@@ -169,8 +190,10 @@ def _judge_content(patch: FilePatch, old: File, after: Layer, target: str) -> Ju
     judge = HunkJudge(patch.hunks, Text(tuple(split_lines(old.content))), Text(tuple(split_lines(new.content))))
     hunks = tuple(JudgedHunk(hunk.line, hunk.old_start, judge.judge(hunk)) for hunk in patch.hunks)
     verdict, reason = _with_mode(_summary(hunks) if hunks else None, patch, new)
-    if patch.operation == DELETE and (new.content != old.content) and verdict in APPLIES:
+    if patch.operation == DELETE and new.content != old.content and verdict in (*APPLIES, ALREADY_APPLIED):
         verdict, reason = CONFLICT, "the file that the patch deletes has changed"
+    if patch.operation == RENAME and target != patch.path and verdict == ALREADY_APPLIED:
+        verdict, reason = PARTLY_APPLIED, "the file is not renamed"
     reason = reason or "; ".join(dict.fromkeys(hunk.verdict.reason for hunk in hunks if hunk.verdict.reason))
     return JudgedFile(patch.path, patch.operation, verdict, None, reason, hunks)
 
@@ -204,7 +227,7 @@ def _carry(judged: JudgedFile, patch: FilePatch, after: Layer) -> None:
     if path is None or path not in after or after.is_link(path):
         return
     if patch.operation == DELETE:
-        if judged.verdict == CLEAN:
+        if judged.verdict in (CLEAN, MOVED):
             after.remove(path)
         return
     found = after.read(path)
@@ -217,10 +240,15 @@ def _carry(judged: JudgedFile, patch: FilePatch, after: Layer) -> None:
 
 def _replaced(content: bytes, judged: Sequence[JudgedHunk], hunks: Sequence[Hunk]) -> bytes:
     fitting = [(item.verdict.index, hunk) for item, hunk in zip(judged, hunks, strict=True)]
+    return _spliced(content, [(index, hunk) for index, hunk in fitting if index is not None])
+
+
+def _spliced(content: bytes, hunks: Sequence[tuple[int, Hunk]]) -> bytes:
+    """Put each hunk's new lines in the place of its old ones, which begin at the index given."""
     lines = split_lines(content)
     parts: list[bytes] = []
     done = 0
-    for index, hunk in sorted(((index, hunk) for index, hunk in fitting if index is not None), key=lambda x: x[0]):
+    for index, hunk in sorted(hunks, key=lambda pair: pair[0]):
         if index >= done:
             parts += [*lines[done:index], *hunk.new]
             done = index + hunk.old_count

@@ -22,6 +22,8 @@ from forkwheel.wheels.metadata import fields, rewrite_version
 from forkwheel.wheels.record import WheelName, check_record, open_wheel, parse_record, read_members
 
 _UNKEPT = ("RECORD", "RECORD.jws", "RECORD.p7s")
+_PROBED = 8 << 10
+"""So many bytes at its start tell whether a member is text: one that is not has a NUL there."""
 
 
 def repack_wheel(
@@ -48,6 +50,7 @@ def repack_wheel(
                 f"{path} of {archive.name} is the wheel's own record, which a patch must not change",
                 hint="requirements are rewritten with the recipe's `requires`",
             )
+    _check_texts(members, replaced, archive)
     stem, _, old = dist_info.removesuffix(".dist-info").rpartition("-")
     renamed = {f"{stem}-{old}.{kind}/": f"{stem}-{version}.{kind}/" for kind in ("dist-info", "data")}
     kept = [_renamed(member, renamed) for member in _changed(members, replaced, archive)]
@@ -115,6 +118,16 @@ def _read(archive: Path, name: WheelName, package: Package) -> tuple[list[Member
     if [Version(value) for value in found.get("version", [])] != [Version(package.version)]:
         raise BuildError(f"{archive.name}: METADATA is not of version {package.version}", hint="correct the pin")
     return members, dist_info
+
+
+def _check_texts(members: list[Member], replaced: Mapping[str, Member | None], archive: Path) -> None:
+    """Raise BuildError where a member that is no text is to be changed or removed."""
+    for member in members:
+        if member.name in replaced and b"\0" in member.content[:_PROBED]:
+            raise BuildError(
+                f"{member.name} of {archive.name} is compiled, or no text for another reason: no patch may touch it",
+                hint="take it out of the series; what is compiled has to be built from source",
+            )
 
 
 def _changed(members: list[Member], replaced: Mapping[str, Member | None], archive: Path) -> list[Member]:
