@@ -215,17 +215,22 @@ def _is_held(file: Path) -> bool:
     return False
 
 
+def lock_descriptor(descriptor: int, waiting: Callable[[], None] | None) -> None:
+    """Lock an open file or folder against other processes; call ``waiting`` once if another holds it now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if waiting is not None:
+            waiting()
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
 @contextmanager
 def _locked(file: Path, waiting: Callable[[], None] | None) -> Iterator[None]:
     file.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if waiting is not None:
-                waiting()
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock_descriptor(descriptor, waiting)
         yield
     finally:
         os.close(descriptor)

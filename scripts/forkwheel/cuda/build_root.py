@@ -7,7 +7,6 @@ which must then be this user's alone, and one build runs at a time.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import subprocess
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forkwheel.errors import ToolchainError
-from forkwheel.store import Store, remove_tree
+from forkwheel.store import Store, lock_descriptor, remove_tree
 
 ROOT = Path("/var/tmp/forkwheel-build")  # noqa: S108 - checked to be a folder of this user's own
 """Where every command finds its files; part of the bytes, so never changed lightly."""
@@ -135,12 +134,7 @@ def _check_own(root: Path) -> None:
 def _held(root: Path, waiting: Callable[[], None] | None) -> Iterator[int]:
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if waiting is not None:
-                waiting()
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock_descriptor(descriptor, waiting)
         yield descriptor
     finally:
         os.close(descriptor)
