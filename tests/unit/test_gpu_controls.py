@@ -1,3 +1,4 @@
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,3 +33,31 @@ def test_the_planted_object_is_found_and_removed_again(tmp_path):
     assert found.status == "PASS"
     assert "flashinfer/data/aot/trtllm_comm/trtllm_comm.so" in found.detail
     assert not list(tmp_path.rglob("*.so"))
+
+
+@pytest.mark.parametrize(
+    ("check", "race", "status"),
+    [
+        (passed("x", ""), True, "SKIP"),
+        (passed("x", ""), False, "FAIL"),
+        (failed("x", "norm is off by 0.1"), True, "PASS"),
+        (failed("x", "illegal memory access"), True, "FAIL"),
+    ],
+)
+def test_only_a_race_may_fail_to_show(check, race, status):
+    found = controls._limit("limit-x", check, {"error": "is off by", "calls": 200, "race": race})
+
+    assert found.status == status
+
+
+def test_the_stock_wheel_is_compiled_before_its_ranks_start(tmp_path, monkeypatch):
+    stock = tmp_path / "stock-1-py3-none-any.whl"
+    with zipfile.ZipFile(stock, "w"):
+        pass
+    environment = Environment(Path("base"), Path("python"), tmp_path, "2", "13.0", "3.12")
+    monkeypatch.setattr(controls, "make_environment", lambda *_, **__: environment)
+    monkeypatch.setattr(controls.preflight, "loaded_object", lambda *_: failed("object", "nvcc died"))
+
+    found = controls._stock(replace(setting(), work=tmp_path), stock, {"failing": {}}, None)
+
+    assert [(check.status, check.detail) for check in found] == [("FAIL", "nvcc died")]

@@ -1,8 +1,11 @@
+import json
 import math
+
+import pytest
 
 from forkwheel.gpu.checks import FAIL, PASS, SKIP
 from forkwheel.gpu.job import ERROR, HANG, PASSED, Outcome
-from forkwheel.gpu.judge import judge, summarise
+from forkwheel.gpu.judge import Judged, judge, summarise
 
 CASE = {
     "operation": "op",
@@ -26,7 +29,7 @@ def result(error=1e-3, *, row=1e-3, unwritten=0, missing=(), digest="a", output=
 
 
 def judged(*results, case=CASE):
-    return judge(case, Outcome(0, PASSED, results=results))
+    return judge([case], Outcome(0, PASSED, results=results))
 
 
 def test_a_case_within_its_bounds_on_all_ranks_passes_with_its_worst_error():
@@ -80,18 +83,44 @@ def test_a_skip_is_not_a_pass():
 
 
 def test_a_dead_rank_is_a_failure_with_its_error():
-    found = judge(CASE, Outcome(0, ERROR, error="rank 0: an illegal memory access"))
+    found = judge([CASE], Outcome(0, ERROR, error="rank 0: an illegal memory access"))
 
     assert (found.status, found.reason) == (FAIL, "error: rank 0: an illegal memory access")
 
 
 def test_a_hang_shows_stacks_and_the_last_finished_cases():
-    outcome = Outcome(0, HANG, error="no report", stacks=("File a", "File b"), last=(4, 3))
+    outcome = Outcome(1, HANG, error="no report", stacks=("File a", ""), last=(0, None))
 
-    reason = judge(CASE, outcome).reason
+    reason = judge([CASE, CASE | {"tokens": 16}], outcome).reason
 
-    assert "last finished case of each rank: [4, 3]" in reason
-    assert "stack of rank 1:\nFile b" in reason
+    assert reason.startswith("hang: no report; rank 0 finished last: op norm bfloat16 [8, 64]; ")
+    assert "rank 1 finished last: nothing" in reason
+    assert "stack of rank 0:\nFile a" in reason
+    assert "stack of rank 1:\n(none: " in reason
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_error_that_is_no_number_is_not_lost_among_good_ones(order):
+    (check,) = summarise_one(*[result(math.nan, unwritten=3), result(1e-3)][::order])
+
+    assert check.figures["worst"] == {"norm": None}
+    assert "worst error norm none" in check.detail
+
+
+def summarise_one(*results):
+    return summarise([judged(*results)], world_size=2)[:1]
+
+
+def test_the_figures_are_json_even_where_nothing_was_written():
+    checks = summarise([judged(result(math.nan, unwritten=3)), judged(result(math.inf))], world_size=2)
+
+    json.dumps([check.document() for check in checks], allow_nan=False)
+
+
+def test_ranks_that_never_started_are_one_failure_without_figures():
+    lost = Judged({"operation": "op", "pattern": "ranks", "dtype": "start", "tokens": 0, "hidden": 0}, "FAIL", "x", {})
+
+    assert summarise([lost], world_size=2)[0].detail == "1 failed of 1 shapes"
 
 
 def test_shapes_of_one_kind_are_one_check_with_all_their_errors():

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from forkwheel.errors import RecipeError
-from forkwheel.gpu.plan import cases, describe, load_plan, quick
+from forkwheel.gpu.plan import cases, describe, quick
+from forkwheel.gpu.plan_file import load_plan
 
 GPU = Path(__file__).parents[2] / "recipes" / "sm120"
 
@@ -76,13 +77,36 @@ def test_a_case_is_named_in_one_line():
     [
         ("world_sizes = [2, 4, 8]", "world_sizes = [2, 2]", "gpu.toml:4: `world_sizes` lists a number twice"),
         ("world_sizes = [2, 4, 8]", 'world_sizes = ["2"]', "must be a list of positive numbers"),
+        ('module = "flashinfer"', 'module = "flashinfer; import os"', "not a module's name"),
+        ('"FLASHINFER_WORKSPACE_BASE"', '"A=B"', "not a variable's name"),
         ('"gpu/fusion.py"', '"gpu/none.py"', "'gpu/none.py' does not exist"),
+        ('"gpu/fusion.py"', "7", "`driver` must be a string, not an integer"),
         ('outputs = ["sum"]', 'outputs = ["total"]', "'total' is no output"),
-        ('outputs = ["sum"]', "outputs = []", "`outputs` names nothing to compare"),
-        ('dtypes = ["float16"', 'dtypes = ["float8"', "there is no error bound for 'float8'"),
+        ('outputs = ["sum"]', "outputs = []", "`outputs` is missing or empty"),
+        ('"linear"]', '"diagonal"]', "'diagonal' is no layout"),
+        ('dtypes = ["float16"', 'dtypes = ["float8"', "'float8' is no type that can be compared"),
+        ('dtypes = ["float16"', 'dtypes = ["fp8"', "'fp8' is no type that can be compared"),
         ("variants.pdl = [true, false]", "variants.pdl = []", "`variants.pdl` must be a list"),
-        ("[bench]\noperation = ", '[bench]\noperation = "x"\nother = ', "unknown key `other`"),
-        ('pattern = "norm"\ndtype', 'pattern = "sum"\ndtype', "there is no pattern 'sum'"),
+        ("variants.pdl = [true, false]", "variants.pdl = [1, 0]", "`variants.pdl` must be a list"),
+        ("variants.pdl = [true, false]", "variants.pdl = [true, true]", "`variants.pdl` lists a value twice"),
+        ("variants.pdl = [true, false]", "variants.tokens = [true]", "a variant can't be named 'tokens'"),
+        ('name = "trtllm_custom_all_reduce"', 'name = "trtllm_allreduce_fusion"', "there are two of the name"),
+        ('name = "norm-fp8"', 'name = "norm"', "there are two of the name 'norm'"),
+        ("[bench]\noperation = ", '[bench]\nother = "x"\noperation = ', "unknown key `other`"),
+        ('[bench]\noperation = "', '[bench]\noperation = "x', "there is no operation 'xtrtllm_allreduce_fusion'"),
+        ('pattern = "norm"\ndtype', 'pattern = "sum"\ndtype', "has no pattern 'sum'"),
+        ('dtype = "bfloat16"', 'dtype = "int4"', "'int4' is no type"),
+        ('shots = ["one-shot"', 'shots = ["no-shot"', "'no-shot' is no shot of trtllm_allreduce_fusion"),
+        ('others = ["nccl"', 'others = ["mpi"', "'mpi' is no thing to compare with"),
+        ("communicator.py, 2048 now) to {tokens}", "communicator.py) to {token}", "`limited` can't be filled in"),
+        ("failing = {", "failling = {", "unknown control `failling`"),
+        ('passing = { operation = "', 'passing = { operation = "x', "there is no operation 'xtrtllm_allreduce_fusion'"),
+        ("tokens = 8, hidden = 4096 }", "tokens = 9, hidden = 4096 }", "no case is like the control `passing`"),
+        (', error = "illegal memory access"', "", "`error` is missing"),
+        (', error = "never written"', "", "`error` is missing"),
+        ("calls = 200", 'calls = "many"', "`calls` must be an integer"),
+        ('worker = "gpu/gate.py"', 'worker = "gpu/gate.py"\nwho = 1', "unknown key `who`"),
+        ("[shapes]", "[shape]", "`shapes` is missing"),
         ("format = 1", "format = 9", "format 9 is newer than 1"),
     ],
 )

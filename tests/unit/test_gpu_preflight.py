@@ -1,6 +1,7 @@
 import base64
 import ctypes
 import hashlib
+import json
 import sys
 import zipfile
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 from forkwheel import cli
 from forkwheel.errors import NoGpuError, UsageError, VerificationError
 from forkwheel.gpu import preflight
+from forkwheel.gpu.checks import Check
 from forkwheel.gpu.devices import Device, Machine, find_machine
 from forkwheel.gpu.environment import (
     Environment,
@@ -20,7 +22,7 @@ from forkwheel.gpu.environment import (
     find_wheels,
     make_environment,
 )
-from forkwheel.gpu.plan import load_plan
+from forkwheel.gpu.plan_file import load_plan
 from forkwheel.recipe import load_recipe
 
 GPU = Path(__file__).parents[2] / "recipes" / "sm120"
@@ -153,6 +155,55 @@ def test_a_patched_file_with_other_content_fails_by_its_path(environment):
     assert "flashinfer/data/csrc/a.cu" in found[0].detail
 
 
+def test_a_package_that_is_not_installed_is_a_failure_and_no_skip(environment):
+    manifest = installed(environment, b"patched")
+    (environment.site / "flashinfer_python-1.dist-info" / "RECORD").unlink()
+
+    (check,) = preflight.patched_files(environment, manifest)
+
+    assert (check.status, check.name) == ("FAIL", "patched files of flashinfer-python")
+
+
+def import_module(environment: Environment, text: str, *, listed: str) -> Check:
+    package = environment.site / "flashinfer"
+    package.mkdir()
+    (package / "__init__.py").write_text(text)
+    python = environment.site / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={environment.site} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    manifest = {"packages": [{"name": listed, "version": "0.6.3+sm120.1"}]}
+    return preflight.imported(load_plan(GPU), replace(environment, python=python), manifest, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "listed", "status", "detail"),
+    [
+        ("__version__ = '0.6.3+sm120.1'", "Flashinfer_Python", "PASS", "flashinfer 0.6.3+sm120.1 from "),
+        ("__version__ = '0.6.3'", "flashinfer-python", "FAIL", "not 0.6.3+sm120.1"),
+        ("__version__ = '0.6.3+sm120.1'", "other", "FAIL", "the manifest lists no flashinfer-python"),
+        ("import no_such_module_here", "other", "FAIL", "ModuleNotFoundError: No module named 'no_such_module_here'\n"),
+    ],
+)
+def test_the_imported_package_is_the_manifests(environment, text, listed, status, detail):
+    check = import_module(environment, text, listed=listed)
+
+    assert check.status == status
+    assert detail in check.detail
+
+
+@pytest.mark.parametrize("answer", ['{"object": "/nowhere/x.so"}', '{"what": 1}', '{"object": null}', "7", ""])
+def test_a_compilation_that_names_no_object_is_a_failure(environment, tmp_path, answer):
+    script = tmp_path / "compile.py"
+    script.write_text(f"print({answer!r})\n")
+    plan = replace(load_plan(GPU), compile=script)
+
+    check = preflight.loaded_object(
+        plan, replace(environment, python=Path(sys.executable)), {plan.workspace_variable: str(tmp_path)}, {}, 60
+    )
+
+    assert check.status == "FAIL"
+
+
 def compile_script(tmp_path: Path, file: Path) -> Path:
     script = tmp_path / "compile.py"
     script.write_text(f'print("noise")\nprint(\'{{"object": "{file}"}}\')\n')
@@ -211,11 +262,40 @@ def test_wheels_are_checked_against_the_manifest(tmp_path):
 @pytest.mark.parametrize(("capability", "usable"), [((12, 0), True), ((9, 0), False)])
 def test_compiled_kernels_are_for_their_target_only(tmp_path, capability, usable):
     (tmp_path / "k.whl").write_bytes(b"k")
-    kernels = {"targets": ["sm_120a"], "wheel": {"filename": "k.whl", "sha256": digest(b"k")}}
+    record = tmp_path / "x.kernels.json"
+    record.write_text(json.dumps({"targets": ["sm_120a"], "wheel": {"filename": "k.whl", "sha256": digest(b"k")}}))
 
-    found = find_prebuilt(tmp_path, kernels, capability=capability)
+    found = find_prebuilt(tmp_path, record, capability=capability)
 
     assert found == "k.whl is for sm_120a, not for SM90" if not usable else isinstance(found, InstalledWheel)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "it is no JSON object"),
+        ('{"wheel": null}', "it lacks 'targets'"),
+        ('{"targets": ["sm_90a"], "wheel": {"filename": "../k.whl", "sha256": "x"}}', "not a file's name"),
+    ],
+)
+def test_a_broken_record_of_kernels_is_one_error(tmp_path, text, message):
+    record = tmp_path / "x.kernels.json"
+    record.write_text(text)
+
+    with pytest.raises(VerificationError, match="is no record of kernels") as caught:
+        find_prebuilt(tmp_path, record, capability=(9, 0))
+
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize("text", [None, '{"targets": [], "wheel": null}'])
+def test_without_a_wheel_of_kernels_the_reason_is_said(tmp_path, text):
+    record = tmp_path / "x.kernels.json"
+    if text is not None:
+        record.write_text(text)
+
+    assert find_prebuilt(tmp_path, record, capability=(9, 0)) == "there is none beside the manifest"
 
 
 def test_an_interpreter_without_torch_is_refused_in_one_line(tmp_path):

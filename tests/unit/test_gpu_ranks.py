@@ -10,6 +10,7 @@ import pytest
 
 from forkwheel.errors import UsageError
 from forkwheel.gpu.job import ERROR, HANG, PASSED, Job, Limits
+from forkwheel.gpu.program import run_program
 from forkwheel.gpu.rank_group import RankGroup
 from forkwheel.gpu.ranks import choose_worlds, devices_for, run_ranks
 
@@ -23,8 +24,8 @@ WORKER = """
         def run(self, case):
             print("running", case)
             what = case.get("what") if case.get("on", self.rank.rank) == self.rank.rank else None
-            if case.get("late"):
-                time.sleep(0.5)
+            if case.get("after_peer"):
+                self.meet()
             if what == "raise":
                 raise RuntimeError("an illegal memory access was encountered")
             if what == "die":
@@ -34,6 +35,14 @@ WORKER = """
             if what == "sleep":
                 waiting_for_the_peer()
             return {"rank": self.rank.rank, "device": self.rank.device, "pid": os.getpid(), **self.rank.settings}
+
+        def meet(self):
+            # The second rank goes on only when the first has reported the case before this one.
+            begun = self.rank.meeting.with_name("first-rank-has-begun")
+            if self.rank.rank == 0:
+                begun.touch()
+            while not begun.exists():
+                time.sleep(0.001)
 
         def close(self):
             pass
@@ -81,18 +90,15 @@ def test_every_rank_reports_every_case_with_its_own_device(worker, tmp_path):
     [("raise", "illegal memory access"), ("die", "signal SIGSEGV"), ("exit", "exit code 0")],
 )
 def test_a_rank_that_breaks_is_one_failure_and_the_rest_runs_in_new_processes(worker, tmp_path, what, error):
-    cases = [{}, {"what": what, "on": 1, "late": True}, {}]
+    cases = [{}, {"what": what, "on": 1, "after_peer": True}, {}]
 
-    seen = list(run_ranks(make_job(worker, cases), tmp_path / "run"))
+    outcomes = list(run_ranks(make_job(worker, cases), tmp_path / "run"))
 
-    # Rank 0 may not have finished the first case when rank 1 breaks in the second: it is run again then.
-    outcomes = sorted(seen, key=lambda outcome: outcome.case)
     assert [(outcome.case, outcome.status) for outcome in outcomes] == [(0, PASSED), (1, ERROR), (2, PASSED)]
     assert error in outcomes[1].error
     assert "rank 1" in outcomes[1].error
     assert "running" in outcomes[1].log
-    if seen == outcomes:
-        assert outcomes[0].results[0]["pid"] != outcomes[2].results[0]["pid"]
+    assert outcomes[0].results[0]["pid"] != outcomes[2].results[0]["pid"]
 
 
 def test_the_failure_is_laid_to_the_case_of_the_rank_that_failed(worker, tmp_path):
@@ -102,6 +108,27 @@ def test_the_failure_is_laid_to_the_case_of_the_rank_that_failed(worker, tmp_pat
     outcomes = list(run_ranks(make_job(worker, cases, case_limit=2.0), tmp_path / "run"))
 
     assert [(outcome.case, outcome.status) for outcome in outcomes] == [(1, ERROR), (0, HANG)]
+
+
+def test_what_was_reported_before_a_failure_is_taken_in_first(worker, tmp_path, monkeypatch):
+    """The two pipes are read one after the other: the first rank's report may come between."""
+    read = RankGroup.read
+
+    def second_rank_only(group: RankGroup, seconds: float) -> bool:
+        if not seconds or group.failure():
+            return read(group, seconds)
+        pipes = dict(group._pipes)
+        group._pipes.pop(0, None)
+        heard = read(group, seconds)
+        group._pipes |= {rank: pipe for rank, pipe in pipes.items() if rank == 0}
+        return heard
+
+    monkeypatch.setattr(RankGroup, "read", second_rank_only)
+    cases = [{}, {"what": "raise", "on": 1, "after_peer": True}]
+
+    outcomes = list(run_ranks(make_job(worker, cases), tmp_path / "run"))
+
+    assert [(outcome.case, outcome.status) for outcome in outcomes] == [(0, PASSED), (1, ERROR)]
 
 
 def test_a_hang_ends_within_its_limit_with_each_stack_and_the_last_finished_case(worker, tmp_path):
@@ -155,6 +182,65 @@ def test_ranks_that_cannot_start_are_one_failure_and_nothing_is_run(worker, tmp_
 
     assert [(outcome.case, outcome.status) for outcome in outcomes] == [(-1, ERROR)]
     assert "no such module" in outcomes[0].error
+
+
+def test_after_some_broken_groups_the_rest_is_left_unrun(worker, tmp_path):
+    cases = [{"what": "raise"}] * 4
+
+    outcomes = list(run_ranks(make_job(worker, cases), tmp_path / "run", most_broken=2))
+
+    assert [(outcome.case, outcome.status) for outcome in outcomes] == [(0, ERROR), (1, ERROR)]
+
+
+def test_ranks_that_were_started_are_ended_where_another_cannot_be(worker, tmp_path, monkeypatch):
+    started = []
+    popen = subprocess.Popen
+
+    def only_one(*arguments, **options):
+        if started:
+            raise OSError("no more processes")
+        started.append(popen(*arguments, **options))
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", only_one)
+
+    with pytest.raises(OSError, match="no more processes"):
+        RankGroup(make_job(worker, [{"what": "sleep"}]), [(0, {"what": "sleep"})], tmp_path / "run")
+
+    assert started[0].poll() == -signal.SIGKILL
+
+
+def test_leaving_in_the_middle_ends_the_ranks(worker, tmp_path):
+    pids = []
+
+    def note(group: RankGroup) -> None:
+        pids[:] = [group.pid(0), group.pid(1)]
+
+    outcomes = run_ranks(make_job(worker, [{}, {"what": "sleep"}], interfere=note), tmp_path / "run")
+    next(outcomes)
+    outcomes.close()
+
+    assert pids
+    assert not any(is_running(pid) for pid in pids)
+
+
+def test_a_program_that_does_not_end_is_ended_with_what_it_started(tmp_path):
+    note = tmp_path / "pid"
+    script = f"sleep 600 & echo $! > {note}; wait"
+
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_program(["sh", "-c", script], seconds=0.5)
+
+    until = time.monotonic() + 10
+    while is_running(int(note.read_text())) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not is_running(int(note.read_text()))
+
+
+def test_a_program_returns_what_it_printed_and_its_code():
+    done = run_program(["sh", "-c", "echo out; printf '\\377' >&2; exit 3"], seconds=20)
+
+    assert (done.stdout, done.stderr, done.returncode) == ("out\n", "\N{REPLACEMENT CHARACTER}", 3)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,12 @@ def test_nan_never_passes():
     assert not reference.within(1.0, *reference.errors(out, wanted))
 
 
+@pytest.mark.parametrize(("first", "second"), [(math.nan, 0.001), (0.001, math.nan), (math.nan, math.nan)])
+def test_the_larger_error_is_the_one_that_is_no_number(first, second):
+    assert math.isnan(reference.larger(first, second))
+    assert reference.larger(1.0, 2.0) == reference.larger(2.0, 1.0) == 2.0
+
+
 def test_the_bounds_hold_for_sums_that_are_rounded_at_each_step():
     inputs, residual, gamma = make(tokens=16, hidden=1024, ranks=8)
     inputs = [part.astype(np.float16) for part in inputs]

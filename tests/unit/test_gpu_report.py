@@ -9,11 +9,12 @@ from forkwheel.gpu import verdict
 from forkwheel.gpu.advice import Point
 from forkwheel.gpu.bench import BenchResult, bench_cases, make_point
 from forkwheel.gpu.checks import failed, passed, skipped
-from forkwheel.gpu.plan import load_plan
+from forkwheel.gpu.evidence import evidence, evidence_state
+from forkwheel.gpu.plan_file import load_plan
 from forkwheel.gpu.plot import write_plot
 from forkwheel.gpu.report import bench_document, bench_rows
 from forkwheel.gpu.statistics import Timing
-from forkwheel.gpu.verdict import architecture_of, evidence, evidence_state, smoke_document, statement
+from forkwheel.gpu.verdict import architecture_of, smoke_document, statement
 
 DATE = "2026-01-02T03:04:05+00:00"
 
@@ -146,6 +147,16 @@ def test_the_slowest_rank_counts():
 
     assert point is not None
     assert point.ratio == pytest.approx(0.4)
+
+
+def test_what_only_some_ranks_could_time_is_no_timing():
+    case = {"tokens": 8, "hidden": 64}
+    rounds = {"fused one-shot": [[1.0, 1.0], [1.0, 1.0]], "nccl": [[5.0, 5.0], [5.0, 5.0]]}
+
+    point = make_point(2, case, [{"rounds": rounds | {"symmetric one-shot": [[2.0, 2.0]]}}, {"rounds": rounds}])
+
+    assert point is not None
+    assert set(point.others) == {"nccl"}
 
 
 def test_without_anything_to_compare_with_there_is_no_point():

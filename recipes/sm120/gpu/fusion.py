@@ -1,7 +1,11 @@
 """Drives FlashInfer's ``trtllm_allreduce_fusion`` for forkwheel's GPU checks."""
 
+from pathlib import Path
+
 import flashinfer.comm as comm
 import torch
+
+from forkwheel.gpu.rank_main import load_module
 
 PATTERNS = {
     "all-reduce": comm.AllReduceFusionPattern.kAllReduce,
@@ -15,39 +19,26 @@ LAYOUTS = {
     "swizzled-128x4": comm.QuantizationSFLayout.SWIZZLED_128x4,
     "linear": comm.QuantizationSFLayout.LINEAR,
 }
-KERNELS = {
-    "one-shot": "allreduce_fusion_kernel_oneshot_lamport",
-    "two-shot": "allreduce_fusion_kernel_twoshot_sync",
-}
 EPSILON = 1e-6
+Shots = load_module(Path(__file__).with_name("shots.py")).Shots
 
 
-class Driver:
+class Driver(Shots):
     """One workspace for the 16-bit types and one for fp32, each for the largest shape."""
 
-    graph = True
-
     def __init__(self, rank):
-        self.rank = rank
+        super().__init__(rank)
         self.workspaces = {}
 
     def unsupported(self, case):
-        if case["shot"] == "two-shot" and case["tokens"] <= self.rank.world_size:
-            return "two-shot needs more tokens than ranks"
-        if case["dtype"] == "float32" and case["fp32_accumulation"]:
-            return "fp32 is summed in fp32 anyway"
+        if reason := super().unsupported(case):
+            return reason
         if "fp4" in case["pattern"]:
             if case["dtype"] == "float32":
                 return "FP4 is for the 16-bit types"
             if torch.cuda.get_device_capability()[0] < 10:
                 return "FP4 needs SM100 or later"
         return None
-
-    def kernels(self, case):
-        return [KERNELS[case["shot"]]]
-
-    def same_on_all_ranks(self, case):
-        return True
 
     def begin(self, case):
         self.workspace(case)

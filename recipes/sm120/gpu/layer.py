@@ -10,17 +10,16 @@ import importlib.metadata
 import importlib.util
 import sys
 import types
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
+from forkwheel.gpu.rank_main import load_module
+
 MODULE = "sglang.srt.layers.flashinfer_comm_fusion"
-KERNELS = {
-    "one-shot": "allreduce_fusion_kernel_oneshot_lamport",
-    "two-shot": "allreduce_fusion_kernel_twoshot_sync",
-    "chosen": "allreduce_fusion_kernel_",
-}
 ONE_SHOT = {"one-shot": True, "two-shot": False, "chosen": None}
+Shots = load_module(Path(__file__).with_name("shots.py")).Shots
 
 
 def stand_in(name, **values):
@@ -70,13 +69,11 @@ def poisoned():
         torch.empty_like = plain
 
 
-class Driver:
+class Driver(Shots):
     """SGLang's own workspace, made by the first call for that call's hidden size."""
 
-    graph = True
-
     def __init__(self, rank):
-        self.rank = rank
+        super().__init__(rank)
         self.module = unstubbed()
         self.stubs = self.module is None
         if self.stubs:
@@ -84,19 +81,11 @@ class Driver:
         self.made_for = None
 
     def unsupported(self, case):
-        if case["shot"] == "two-shot" and case["tokens"] <= self.rank.world_size:
-            return "two-shot needs more tokens than ranks"
-        if case["dtype"] == "float32" and case["fp32_accumulation"]:
-            return "fp32 is summed in fp32 anyway"
+        if reason := super().unsupported(case):
+            return reason
         if case["dtype"] == "float32" and case["shot"] == "two-shot" and case["tokens"] > 512 * self.rank.world_size:
             return "the workspace is sized for 16-bit values: it has no room for fp32 with two-shot at so many tokens"
         return None
-
-    def kernels(self, case):
-        return [KERNELS[case["shot"]]]
-
-    def same_on_all_ranks(self, case):
-        return True
 
     def begin(self, case):
         """Make the workspace anew where hidden size or type change: a server has one of each."""

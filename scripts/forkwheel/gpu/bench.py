@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from forkwheel.console import Log
 from forkwheel.gpu.advice import Point
-from forkwheel.gpu.job import PASSED, Job
+from forkwheel.gpu.job import PASSED, Job, Outcome, explain
 from forkwheel.gpu.ranks import run_ranks
 from forkwheel.gpu.smoke import Setting
 from forkwheel.gpu.statistics import Timing, slowest, timing
@@ -32,22 +33,31 @@ def run_bench(setting: Setting, log: Log) -> BenchResult:
     points: list[Point] = []
     skipped: dict[str, None] = {}
     failures: list[str] = []
+    wanted = bench_cases(setting)
     for world_size, devices in setting.worlds.items():
-        wanted = bench_cases(setting)
-        for outcome in run_ranks(_job(setting, devices, wanted), setting.work / f"bench-{world_size}"):
-            if outcome.status != PASSED:
-                where = "" if outcome.case < 0 else f", {_shape(wanted[outcome.case])}"
-                failures.append(f"{world_size} ranks{where}: {outcome.status}: {outcome.error}")
-                log.warning(f"{failures[-1]}\n{outcome.log}")
-                continue
-            results = [result for result in outcome.results if result is not None]
-            for name, reason in results[0]["skipped"].items():
-                skipped[f"{name}, {world_size} ranks: {reason}"] = None
-            point = make_point(world_size, wanted[outcome.case], results)
-            if point is not None:
-                points.append(point)
-                log.info(_line(point))
+        left = len(wanted)
+        with closing(run_ranks(_job(setting, devices, wanted), setting.work / f"bench-{world_size}")) as outcomes:
+            for outcome in outcomes:
+                left -= outcome.case >= 0
+                if outcome.status != PASSED:
+                    failures.append(f"{world_size} ranks{_failure(outcome, wanted)}")
+                    log.warning(f"{failures[-1]}\n{outcome.log}")
+                    continue
+                results = [result for result in outcome.results if result is not None]
+                for name, reason in (item for result in results for item in result["skipped"].items()):
+                    skipped[f"{name}, {world_size} ranks: {reason}"] = None
+                point = make_point(world_size, wanted[outcome.case], results)
+                if point is not None:
+                    points.append(point)
+                    log.info(_line(point))
+        if left:
+            failures.append(f"{world_size} ranks: {left} of {len(wanted)} shapes were not timed")
     return BenchResult(tuple(points), tuple(skipped), tuple(failures))
+
+
+def _failure(outcome: Outcome, wanted: Sequence[Mapping[str, Any]]) -> str:
+    where = "" if outcome.case < 0 else f", {_shape(wanted[outcome.case])}"
+    return f"{where}: {explain(outcome, [_shape(case) for case in wanted])}"
 
 
 def bench_cases(setting: Setting) -> tuple[dict[str, Any], ...]:
@@ -83,7 +93,7 @@ def _job(setting: Setting, devices: tuple[int, ...], wanted: tuple[dict[str, Any
 
 def make_point(world_size: int, case: Mapping[str, Any], results: list[Mapping[str, Any]]) -> Point | None:
     """Join the ranks' rounds; None where there is nothing to compare."""
-    names = set(results[0]["rounds"])
+    names = set.intersection(*(set(result["rounds"]) for result in results))
     timings: dict[str, Timing] = {
         name: slowest([timing(result["rounds"][name]) for result in results]) for name in sorted(names)
     }

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,20 +11,18 @@ from typing import TYPE_CHECKING, Any
 from forkwheel.console import Console
 from forkwheel.errors import GpuCheckError, UsageError
 from forkwheel.gpu.checks import FAIL, PASS, Check
-from forkwheel.gpu.devices import find_machine
-from forkwheel.gpu.environment import InstalledWheel, find_prebuilt, find_wheels, make_environment
-from forkwheel.gpu.job import Limits
-from forkwheel.gpu.plan import load_plan, quick
-from forkwheel.gpu.ranks import choose_worlds
-from forkwheel.gpu.smoke import Setting
+from forkwheel.gpu.plan import quick
+from forkwheel.gpu.prepare import prepared
 from forkwheel.recipe import find_recipe, load_recipe
-from forkwheel.release.manifest import read_manifest, write_json
-from forkwheel.tree import sha256_file
+from forkwheel.release.manifest import write_json
+from forkwheel.store import write_whole
 
 if TYPE_CHECKING:
     from forkwheel.cli import Commands
 
 _KINDS = {PASS: "done", FAIL: "error"}
+_LONGEST_LIMIT = 24 * 60 * 60
+_WIDEST = 160
 
 
 def register(commands: Commands) -> None:
@@ -42,8 +35,9 @@ def register(commands: Commands) -> None:
     smoke.add_argument(
         "--evidence", action="store_true", help="only list the records that are kept, and which are stale"
     )
-    smoke.add_argument("--quick", action="store_true", help="run fewer shapes; the verdict says so")
-    smoke.add_argument("--controls", action="store_true", help="see that each check fails where it must")
+    how = smoke.add_mutually_exclusive_group()
+    how.add_argument("--quick", action="store_true", help="run fewer shapes; the verdict says so")
+    how.add_argument("--controls", action="store_true", help="see that each check fails where it must")
     smoke.add_argument("--stock-wheel", type=_file, metavar="WHEEL", help="the unpatched wheel, for --controls")
     smoke.add_argument("--stock-object", type=_file, metavar="FILE", help="its object for this GPU, already compiled")
     smoke.set_defaults(run=run_smoke_command)
@@ -66,7 +60,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ranks-per-gpu", type=_positive, metavar="N", help="let N ranks share a GPU (default: 2 on one GPU)"
     )
-    parser.add_argument("--hang-limit", type=float, default=60.0, metavar="S", help="seconds without progress")
+    parser.add_argument("--hang-limit", type=_seconds, default=60.0, metavar="S", help="seconds without progress")
     parser.add_argument("--work", type=Path, metavar="DIR", help="keep the environment, JIT cache and logs here")
 
 
@@ -77,9 +71,19 @@ def _file(text: str) -> Path:
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not (text.isascii() and text.isdigit() and int(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST_LIMIT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds up to {_LONGEST_LIMIT}")
+    return seconds
 
 
 def run_smoke_command(options: argparse.Namespace, console: Console) -> int:
@@ -90,6 +94,7 @@ def run_smoke_command(options: argparse.Namespace, console: Console) -> int:
 
     if options.evidence:
         return _show_evidence(options, console)
+    _check_together(options)
     log = console.bind("gpu")
 
     def report(check: Check) -> None:
@@ -97,10 +102,9 @@ def run_smoke_command(options: argparse.Namespace, console: Console) -> int:
             f"{check.status} {check.name}: {check.detail}", kind=_KINDS.get(check.status, "warning"), package="gpu"
         )
 
-    with _setting(options, console) as setting:
-        _check_names(options.only, setting)
+    with prepared(options, console) as setting:
         if options.quick:
-            setting = replace(setting, plan=quick(setting.plan))
+            setting = replace(setting, plan=quick(setting.plan), quick=True)
         if options.controls:
             with log.stage("controls"):
                 checks = run_controls(setting, report, stock=options.stock_wheel, prebuilt=options.stock_object)
@@ -112,15 +116,18 @@ def run_smoke_command(options: argparse.Namespace, console: Console) -> int:
     return _finish(document, file, console)
 
 
-def _check_names(only: Sequence[str], setting: Setting) -> None:
-    names = [operation.name for operation in setting.plan.operations]
-    for name in only:
-        if name not in names:
-            raise UsageError(f"there is no operation {name!r}", hint=f"the operations are {', '.join(names)}")
+def _check_together(options: argparse.Namespace) -> None:
+    """Refuse options that would do nothing."""
+    if options.controls and options.only:
+        raise UsageError("--controls runs no single operation", hint="leave out --only")
+    if options.stock_wheel and not options.controls:
+        raise UsageError("--stock-wheel is for --controls only", hint="leave it out, or add --controls")
+    if options.stock_object and not options.stock_wheel:
+        raise UsageError("--stock-object goes with --stock-wheel", hint="name the unpatched wheel too")
 
 
 def _show_evidence(options: argparse.Namespace, console: Console) -> int:
-    from forkwheel.gpu.verdict import evidence
+    from forkwheel.gpu.evidence import evidence
 
     found = evidence(load_recipe(find_recipe(options.recipe, recipes=Path("recipes"))))
     rows = [[item.state, item.file.name, item.kind, item.date, item.verdict, item.statement] for item in found]
@@ -138,88 +145,44 @@ def run_bench_command(options: argparse.Namespace, console: Console) -> int:
     from forkwheel.gpu.plot import write_plot
     from forkwheel.gpu.report import bench_document, bench_rows
 
-    with _setting(options, console) as setting:
+    with prepared(options, console) as setting:
         with console.bind("gpu").stage("bench"):
             result = run_bench(setting, console.bind("gpu"))
         document = bench_document(setting, result, date=_now())
     file = options.wheels / f"{setting.recipe.name}.bench.json"
-    file.write_bytes(write_json(document))
-    for note in write_plot(document, file.with_suffix("")):
-        console.line(note, package="gpu")
     columns, rows = bench_rows(document)
     console.table(columns, rows, title=document["statement"])
     if options.json:
         console.data(document)
-    console.line(document["advice"]["line"], kind="done")
+    write_whole(file, write_json(document))
+    for note in write_plot(document, file.with_suffix("")):
+        console.line(note, package="gpu")
+    console.line(document["advice"]["line"], kind="done" if document["points"] else "warning")
     if document["failures"]:
-        raise GpuCheckError("; ".join(document["failures"])[:2000], hint=f"read {file}, then run the smoke checks")
+        failures = "; ".join(failure.splitlines()[0] for failure in document["failures"])
+        raise GpuCheckError(failures, hint=f"read {file}, then run the smoke checks")
     return 0
 
 
 def _finish(document: dict[str, Any], file: Path, console: Console) -> int:
-    file.write_bytes(write_json(document))
+    """Show the outcome, and then write it: a full disk must not hide it."""
     counts = document["counts"]
-    rows = [[check["status"], check["name"], check["detail"].splitlines()[0][:160]] for check in document["checks"]]
+    rows = [[check["status"], check["name"], _first_line(check["detail"])] for check in document["checks"]]
     console.table(["", "check", "result"], rows, title=document["statement"])
     if document["kind"] == "smoke":
         for name in document["not_run"]:
             console.line(f"{name}: did not run", kind="warning")
     if console.json_mode:
         console.data(document)
+    write_whole(file, write_json(document))
     line = f"{document['verdict']}: {document['statement']}"
     line += "".join(f", {counts[status]} {status}" for status in counts)
     console.line(f"{line}; {file}", kind=_KINDS[document["verdict"]])
     return 0 if document["verdict"] == PASS else GpuCheckError.exit_code
 
 
-@contextmanager
-def _setting(options: argparse.Namespace, console: Console) -> Iterator[Setting]:
-    """Prepare everything for a run; the GPUs are looked for before anything is made."""
-    machine = find_machine()
-    recipe = load_recipe(find_recipe(options.recipe, recipes=Path("recipes")))
-    plan = load_plan(recipe.folder)
-    manifest = _manifest(options.wheels / f"{recipe.name}.manifest.json")
-    worlds = choose_worlds(
-        options.world_size,
-        supported=plan.world_sizes,
-        gpus=len(machine.devices),
-        ranks_per_gpu=options.ranks_per_gpu,
-    )
-    if options.work:
-        options.work.mkdir(parents=True, exist_ok=True)
-    # A folder of its own each time: nothing that an earlier run compiled is used.
-    work = Path(tempfile.mkdtemp(prefix="forkwheel-gpu-", dir=options.work)).absolute()
-    try:
-        wheels = find_wheels(options.wheels, manifest)
-        wheels += tuple(InstalledWheel(file.resolve(), sha256_file(file)) for file in options.with_wheel)
-        prebuilt = _prebuilt(options, recipe.name, machine.devices[0].capability)
-        wheels += () if isinstance(prebuilt, str) else (prebuilt,)
-        with console.bind("gpu").stage("environment"):
-            environment = make_environment(
-                work / "env", base=options.python, wheels=wheels, needs=dict(plan.needs), torch=plan.torch
-            )
-        limits = Limits(case=options.hang_limit)
-        reason = prebuilt if isinstance(prebuilt, str) else ""
-        yield Setting(recipe, plan, manifest, machine, environment, wheels, worlds, work, limits, reason)
-    finally:
-        if options.work is None:
-            shutil.rmtree(work, ignore_errors=True)
-
-
-def _prebuilt(options: argparse.Namespace, recipe: str, capability: tuple[int, int]) -> InstalledWheel | str:
-    file = options.wheels / f"{recipe}.kernels.json"
-    if options.no_prebuilt:
-        return "--no-prebuilt was given"
-    if not file.is_file():
-        return "there is none beside the manifest"
-    return find_prebuilt(options.wheels, json.loads(file.read_bytes()), capability=capability)
-
-
-def _manifest(file: Path) -> dict[str, Any]:
-    document = read_manifest(file)
-    if document is None:
-        raise UsageError(f"{file} is missing or cannot be read", hint="build the wheels first, or name --wheels")
-    return document
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0][:_WIDEST]
 
 
 def _now() -> str:

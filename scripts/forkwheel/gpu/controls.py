@@ -12,10 +12,12 @@ from typing import Any
 from forkwheel.gpu import preflight
 from forkwheel.gpu.checks import FAIL, PASS, Check, failed, passed, skipped
 from forkwheel.gpu.environment import InstalledWheel, make_environment
+from forkwheel.gpu.hardware import probe_hardware
 from forkwheel.gpu.job import Limits
 from forkwheel.gpu.judge import Judged
+from forkwheel.gpu.plan import cases_like
 from forkwheel.gpu.rank_group import RankGroup
-from forkwheel.gpu.smoke import Report, Setting, case_of, numerics, run_cases, run_program
+from forkwheel.gpu.smoke import Report, Setting, numeric_program, numerics, run_cases
 from forkwheel.tree import sha256_file
 
 _QUICK = Limits(start=900, case=8)
@@ -37,7 +39,7 @@ def run_controls(setting: Setting, report: Report, *, stock: Path | None, prebui
         take(_stopped(setting, wanted["passing"]))
     for name in (name for name in wanted if name.startswith("limit")):
         check = _one(setting, wanted[name], settings={"forced": True}, limits=_QUICK)
-        take(_expect(f"{name} is one", check, ()))
+        take(_limit(name, check, wanted[name]))
     if stock is None:
         take(skipped("control: the stock wheel fails", "no --stock-wheel was given"))
     else:
@@ -55,6 +57,13 @@ def _expect(name: str, check: Check, marks: tuple[str, ...]) -> Check:
     if check.status == FAIL:
         return failed(name, f"failed for another reason: {check.detail}")
     return failed(name, f"did not fail, but: {check.status} {check.detail}")
+
+
+def _limit(name: str, check: Check, wanted: Mapping[str, Any]) -> Check:
+    """Judge a known fault of the kernels; a race that did not show proves nothing either way."""
+    if wanted.get("race") and check.status == PASS:
+        return skipped(f"control: {name} is one", f"a race, and it did not show in {wanted.get('calls')} calls")
+    return _expect(f"{name} is one", check, (wanted["error"],))
 
 
 def _planted(setting: Setting) -> Check:
@@ -81,16 +90,16 @@ def _prebuilt_path(setting: Setting, site: Path) -> Path:
 
 
 def _lost_stores(setting: Setting) -> Check:
-    checks = preflight.hardware(setting.machine, setting.environment, setting.work / "lost", lost=True)
+    checks = probe_hardware(setting.machine, setting.environment, setting.work / "lost", lost=True)
     return _expect("stores that a peer loses are noticed", checks[-1], ("never arrived",))
 
 
 def _one(setting: Setting, wanted: Mapping[str, Any], **options: Any) -> Check:
     """Run one case and return it as a check."""
-    operation, case = case_of(setting.plan, wanted)
+    case = next(cases_like(setting.plan, wanted))
     case |= {"calls": wanted.get("calls", case["calls"])}
-    world_size = min(setting.worlds)
-    judged = run_cases(setting, operation, world_size, (case,), **{"settings": {}} | options)
+    operation = setting.plan.operation(case["operation"])
+    judged = run_cases(setting, operation, min(setting.worlds), (case,), **{"settings": {}} | options)
     return _as_check(judged[0])
 
 
@@ -111,7 +120,8 @@ def _stopped(setting: Setting, wanted: Mapping[str, Any]) -> Check:
         if None not in group.last() and group.states()[1] not in "TZ":
             os.kill(group.pid(1), signal.SIGSTOP)
 
-    operation, case = case_of(setting.plan, wanted)
+    case = next(cases_like(setting.plan, wanted))
+    operation = setting.plan.operation(case["operation"])
     many = tuple(case | {"seed": case["seed"] + number} for number in range(400))
     judged = run_cases(
         setting, operation, min(setting.worlds), many, settings={}, interfere=stop, limits=_QUICK, most_broken=1
@@ -139,6 +149,12 @@ def _stock(
         place.parent.mkdir(parents=True)
         place.write_bytes(prebuilt.read_bytes())
     other = replace(setting, environment=environment, wheels=wheels, work=folder)
+    if prebuilt is None:
+        # The ranks have a short limit: what takes minutes to compile is there before they start.
+        known = preflight.known_objects(wheels)
+        compiled = preflight.loaded_object(plan, environment, other.variables, known, setting.limits.start)
+        if compiled.status == FAIL:
+            return [failed("control: the stock wheel compiles", compiled.detail)]
     checks = []
     if "failing" in wanted:
         check = _one(other, wanted["failing"])
@@ -150,6 +166,6 @@ def _stock(
     program = setting.plan.numerics
     if program is not None:
         for ours in numerics(setting):
-            check = run_program(other, environment.site, ours.name) if ours.status != "SKIP" else ours
-            checks.append(_expect(f"{program.source.stem} fails with the stock header", check, ()))
+            check = numeric_program(other, environment.site, ours.name) if ours.status != "SKIP" else ours
+            checks.append(_expect(f"{program.source.stem} fails with the stock header", check, ("expected",)))
     return checks

@@ -143,7 +143,7 @@ def _worst(figures: list[dict[str, Any]]) -> dict[str, Any]:
             known = joined.setdefault(name, {"error": 0.0, "row": 0.0, "unwritten": 0})
             known["unwritten"] += values["unwritten"]
             for key in ("error", "row"):
-                known[key] = values[key] if not values[key] <= known[key] else known[key]
+                known[key] = reference.larger(known[key], values[key])
     return joined
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,22 +14,31 @@ from pathlib import Path
 from typing import Any
 
 from forkwheel.errors import UsageError, VerificationError
+from forkwheel.release.shapes import fields, file_name, list_of, nothing, one_of, read_object, text
 from forkwheel.tree import sha256_file
 
 _PROBE = """
-import json, site, sys
-answer = {"version": sys.version.split()[0], "sites": [p for p in sys.path if p.endswith("-packages")]}
+import json, sys
+answer = {"version": sys.version.split()[0], "old": sys.version_info < (3, 10)}
+answer["sites"] = [p for p in sys.path if p.endswith("-packages")]
 try:
     import torch
-    answer |= {"torch": torch.__version__, "cuda": torch.version.cuda, "usable": torch.cuda.is_available()}
+    answer.update(torch=torch.__version__, cuda=torch.version.cuda)
+    answer["usable"] = not answer["old"] and bool(torch.version.cuda) and torch.cuda.is_available()
 except ImportError:
     pass
+except Exception as error:
+    answer["fault"] = "%s: %s" % (type(error).__name__, error)
 print(json.dumps(answer))
 """
 _MISSING = """
 import importlib.util, json, sys
 print(json.dumps([n for n, m in json.loads(sys.argv[1]).items() if importlib.util.find_spec(m) is None]))
 """
+_NO_PREBUILT = "there is none beside the manifest"
+_KERNELS = fields(
+    {"targets": list_of(text()), "wheel": one_of(nothing, fields({"filename": file_name, "sha256": text()}))}
+)
 
 
 @dataclass(frozen=True)
@@ -52,10 +62,17 @@ class Environment:
 
 
 def find_wheels(folder: Path, manifest: Mapping[str, Any]) -> tuple[InstalledWheel, ...]:
-    """Return the wheels that a manifest names, from the folder it lies in; raise where one is not what it says."""
+    """Return the wheels that a manifest names, from the folder it lies in; raise where one is not what it says.
+
+    The wheel of compiled kernels is not among them: ``find_prebuilt`` tells whether it serves this GPU.
+    """
     wheels = []
-    for package in manifest["packages"]:
-        named = package["wheel"]
+    for entry in (*manifest["packages"], *manifest.get("taken", ())):
+        if "wheel" not in entry:
+            raise UsageError(
+                f"the set has several wheels of {entry['name']}", hint="only a set with one wheel of each can be run"
+            )
+        named = entry["wheel"]
         file = folder / named["filename"]
         if not file.is_file():
             raise UsageError(f"{file} is missing", hint="build the wheels first, or name their folder with --wheels")
@@ -63,11 +80,19 @@ def find_wheels(folder: Path, manifest: Mapping[str, Any]) -> tuple[InstalledWhe
     return tuple(wheels)
 
 
-def find_prebuilt(folder: Path, kernels: Mapping[str, Any], *, capability: tuple[int, int]) -> InstalledWheel | str:
-    """Return the wheel of compiled kernels that ``kernels`` records, or the reason why this GPU can't use it."""
-    named = kernels.get("wheel")
-    if not named or not (folder / named["filename"]).is_file():
-        return "there is none beside the manifest"
+def find_prebuilt(folder: Path, record: Path, *, capability: tuple[int, int]) -> InstalledWheel | str:
+    """Return the wheel of compiled kernels that ``record`` describes, or the reason why this GPU can't use it."""
+    if not record.is_file():
+        return _NO_PREBUILT
+    try:
+        kernels = read_object(record.read_bytes())
+        _KERNELS(kernels, "")
+    except ValueError as error:
+        hint = "compile the kernels anew, or leave them out with --no-prebuilt"
+        raise VerificationError(f"{record} is no record of kernels: {error}", hint=hint) from error
+    named = kernels["wheel"]
+    if named is None or not (folder / named["filename"]).is_file():
+        return _NO_PREBUILT
     targets = [target.removeprefix("sm_").rstrip("af") for target in kernels["targets"]]
     if "{}{}".format(*capability) not in targets:
         return f"{named['filename']} is for {', '.join(kernels['targets'])}, not for SM{capability[0]}{capability[1]}"
@@ -119,18 +144,33 @@ def find_base(python: Path | None) -> tuple[Path, dict[str, Any]]:
     elsewhere = [folder for folder in os.get_exec_path() if Path(folder) != own.parent]
     found = shutil.which("python3", path=os.pathsep.join(elsewhere))
     for candidate in [own, *([Path(found)] if found else [])]:
-        answer = _ask(candidate, _PROBE)
+        answer = _answer_of(candidate)
         if answer.get("usable"):
             return candidate, answer
     return own, {"sites": []}
 
 
+def _answer_of(candidate: Path) -> dict[str, Any]:
+    """Return what an interpreter has that nobody named: one that does not even run has nothing."""
+    try:
+        return dict(_ask(candidate, _PROBE))
+    except UsageError:
+        return {}
+
+
 def _usable(python: Path) -> dict[str, Any]:
     answer: dict[str, Any] = _ask(python, _PROBE)
-    if not answer.get("usable"):
-        what = f"torch {answer['torch']} without a usable CUDA" if "torch" in answer else "no torch"
-        raise UsageError(f"{python} has {what}", hint="name an interpreter that has torch for CUDA with --python")
-    return answer
+    if answer.get("usable"):
+        return answer
+    if answer.get("old"):
+        what = f"is Python {answer['version']}: 3.10 or newer is needed"
+    elif "fault" in answer:
+        what = f"has a torch that can't be imported: {answer['fault']}"
+    elif "torch" in answer:
+        what = f"has torch {answer['torch']} without a usable CUDA"
+    else:
+        what = "has no torch"
+    raise UsageError(f"{python} {what}", hint="name an interpreter that has torch for CUDA with --python")
 
 
 def _install(python: Path, wheels: Sequence[InstalledWheel], folder: Path) -> None:
@@ -158,14 +198,25 @@ def _run(command: list[str], what: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-        raise UsageError(f"{what}: {' '.join(last)}", hint=f"run it by hand to see more: {' '.join(command)}")
+        hint = f"to see more, keep the environment with --work DIR and run this by hand: {shlex.join(command)}"
+        raise UsageError(f"{what}: {' '.join(last)}", hint=hint)
 
 
 def _ask(python: Path, program: str, *arguments: str) -> Any:
+    """Run a program whose last line is JSON in an interpreter, apart from the caller's own settings."""
+    command = [str(python), "-I", "-c", program, *arguments]
     try:
-        done = subprocess.run(
-            [str(python), "-I", "-c", program, *arguments], capture_output=True, text=True, check=True, timeout=180
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise UsageError(f"{python} does not run: {error}", hint="name a working interpreter with --python") from error
-    return json.loads(done.stdout.splitlines()[-1])
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    except subprocess.TimeoutExpired as error:
+        raise _broken(python, f"no answer within {error.timeout:g} s") from error
+    except OSError as error:
+        raise _broken(python, error.strerror or str(error)) from error
+    try:
+        return json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError) as error:
+        last = done.stderr.strip().splitlines()[-1:]
+        raise _broken(python, " ".join(last) or f"it ended with {done.returncode} and no answer") from error
+
+
+def _broken(python: Path, reason: str) -> UsageError:
+    return UsageError(f"{python} is no interpreter to use: {reason}", hint="name a working one with --python")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,3 +59,14 @@ class Outcome:
     stacks: tuple[str, ...] = ()
     last: tuple[int | None, ...] = ()
     log: str = ""
+
+
+def explain(outcome: Outcome, cases: Sequence[str]) -> str:
+    """Say what broke the ranks and, after a hang, where each of them was; ``cases`` are the names of all."""
+    parts = [f"{outcome.status}: {outcome.error}"]
+    if outcome.status == HANG:
+        for rank, index in enumerate(outcome.last):
+            parts.append(f"; rank {rank} finished last: {'nothing' if index is None else cases[index]}")
+    for rank, stack in enumerate(outcome.stacks):
+        parts.append(f"\nstack of rank {rank}:\n{stack or '(none: the process did not answer)'}")
+    return "".join(parts)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from forkwheel.gpu.checks import FAIL, PASS, SKIP, Check, failed, passed, skipped
-from forkwheel.gpu.job import HANG, PASSED, Outcome
+from forkwheel.gpu.job import PASSED, Outcome, explain
 from forkwheel.gpu.plan import describe
-from forkwheel.gpu.reference import BOUNDS, ROW_FACTOR, within
+from forkwheel.gpu.reference import BOUNDS, ROW_FACTOR, larger, within
 
 _SHAPE = ("tokens", "hidden", "seed")
 
@@ -31,20 +32,18 @@ def bound(case: Mapping[str, Any], output: str) -> float:
     return BOUNDS[output] if output in BOUNDS else BOUNDS[case["dtype"]]
 
 
-def judge(case: Mapping[str, Any], outcome: Outcome) -> Judged:
-    """Judge one case by all ranks' reports."""
+def judge(cases: Sequence[Mapping[str, Any]], outcome: Outcome) -> Judged:
+    """Judge the case that an outcome is about by all ranks' reports; ``cases`` are all that were to be run."""
+    case = cases[outcome.case]
     if outcome.status != PASSED:
-        stacks = "".join(f"\nstack of rank {rank}:\n{stack}" for rank, stack in enumerate(outcome.stacks))
-        last = f"; last finished case of each rank: {list(outcome.last)}" if outcome.status == HANG else ""
-        return Judged(case, FAIL, f"{outcome.status}: {outcome.error}{last}{stacks}", {})
+        return Judged(case, FAIL, explain(outcome, [describe(one) for one in cases]), {})
     results = [result for result in outcome.results if result is not None]
     if reason := next((result["skip"] for result in results if "skip" in result), None):
         return Judged(case, SKIP, reason, {})
     errors: dict[str, float] = {}
     for result in results:
         for output, figure in result["figures"].items():
-            if not figure["error"] <= errors.get(output, 0.0):
-                errors[output] = figure["error"]
+            errors[output] = larger(errors.get(output, 0.0), figure["error"])
     kernels = tuple(results[0]["kernels"])
     reasons = [reason for rank, result in enumerate(results) for reason in _faults(case, rank, result)]
     if len({result["digest"] for result in results}) > 1:
@@ -83,29 +82,41 @@ def _group(name: str, items: list[Judged]) -> list[Check]:
         return [skipped(name, items[0].reason)]
     failures = [item for item in ran if item.status == FAIL]
     figures = _figures(ran)
-    text = f"{len(ran)} shapes, worst error " + ", ".join(
-        f"{output} {value:.1e} (bound {bound(ran[0].case, output):g})" for output, value in figures["worst"].items()
-    )
+    errors = [
+        f"{output} {_shown(value)} (bound {bound(ran[0].case, output):g})" for output, value in figures["worst"].items()
+    ]
+    text = f"{len(ran)} shapes" + (f", worst error {', '.join(errors)}" if errors else "")
     reasons = sorted({item.reason for item in items if item.status == SKIP})
     if reasons:
         text += f"; {len(items) - len(ran)} skipped: {'; '.join(reasons)}"
     if not failures:
         return [passed(name, text, **figures)]
-    checks = [failed(name, f"{len(failures)} of {text}", **figures)]
+    checks = [failed(name, f"{len(failures)} failed of {text}", **figures)]
     return checks + [failed(f"{describe(item.case)}", item.reason) for item in failures]
 
 
 def _figures(ran: list[Judged]) -> dict[str, Any]:
-    """Collect the errors: the worst by output, and all of them by output, hidden size and token count."""
+    """Collect the errors: the worst by output, and all of them by output, hidden size and token count.
+
+    An error that is no finite number (something was never written) is None: JSON has no NaN.
+    """
     worst: dict[str, float] = {}
-    table: dict[str, dict[str, dict[str, float]]] = {}
+    table: dict[str, dict[str, dict[str, float | None]]] = {}
     kernels: set[str] = set()
     for item in ran:
         kernels |= {kernel.split("<")[0].split("(")[0].removeprefix("void ") for kernel in item.kernels}
         for output, error in item.errors.items():
-            if not error <= worst.get(output, 0.0):
-                worst[output] = error
+            worst[output] = larger(worst.get(output, 0.0), error)
             row = table.setdefault(output, {}).setdefault(str(item.case["hidden"]), {})
-            row[str(item.case["tokens"])] = float(f"{error:.3g}")
+            row[str(item.case["tokens"])] = _number(error)
     seconds = round(sum(item.seconds for item in ran), 2)
-    return {"worst": worst, "errors": table, "kernels": sorted(kernels), "seconds": seconds}
+    rounded = {output: _number(error) for output, error in worst.items()}
+    return {"worst": rounded, "errors": table, "kernels": sorted(kernels), "seconds": seconds}
+
+
+def _number(error: float) -> float | None:
+    return float(f"{error:.3g}") if math.isfinite(error) else None
+
+
+def _shown(error: float | None) -> str:
+    return "none" if error is None else f"{error:.1e}"

@@ -1,4 +1,4 @@
-"""What must hold before the first all-reduce: hardware, software, and that both are what they seem."""
+"""What must hold before the first all-reduce: versions, files and objects are what they seem."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+from packaging.utils import canonicalize_name
+
 from forkwheel.gpu.checks import Check, failed, passed, skipped
 from forkwheel.gpu.devices import Machine
 from forkwheel.gpu.environment import Environment, InstalledWheel
-from forkwheel.gpu.job import PASSED, Job, Limits, Outcome
 from forkwheel.gpu.plan import GpuPlan
+from forkwheel.gpu.program import run_program
 from forkwheel.gpu.rank_group import rank_environment
-from forkwheel.gpu.ranks import run_ranks
 from forkwheel.recipe import Recipe
 from forkwheel.shipped import members_of
 from forkwheel.tree import sha256_file
 
-_PROBE = Path(__file__).with_name("probe.py")
 _IMPORT = """
 import importlib, json, sys
 module = importlib.import_module(sys.argv[1])
@@ -85,26 +84,26 @@ def imported(
     answer = _answer(command, variables=variables, seconds=300)
     if isinstance(answer, str):
         return failed(name, f"{plan.module} cannot be imported: {answer}")
-    file = Path(answer["file"])
+    file = Path(answer["file"] or "a folder without __init__.py")
     text = f"{plan.module} {answer['version']} from {file.parent}"
-    wanted = next((package["version"] for package in manifest["packages"] if package["name"] == plan.package), None)
+    ours = canonicalize_name(plan.package)
+    versions = [one["version"] for one in manifest["packages"] if canonicalize_name(one["name"]) == ours]
     if environment.site not in file.parents:
         return failed(name, f"{text}, not from {environment.site}")
-    if wanted is not None and answer["version"] != wanted:
-        return failed(name, f"{text}, not {wanted}")
+    if answer["version"] not in versions:
+        return failed(name, f"{text}, not {', '.join(versions) or f'known: the manifest lists no {plan.package}'}")
     return passed(name, text)
 
 
 def _answer(command: list[str], *, variables: Mapping[str, str], seconds: float) -> dict[str, Any] | str:
     """Run a program whose last line is a JSON object, and return that, or what went wrong."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=seconds, env=rank_environment(variables)
-        )
+        done = run_program(command, seconds=seconds, environment=rank_environment(variables))
     except subprocess.TimeoutExpired:
         return f"it did not end within {seconds:g} s"
     if done.returncode:
-        return " | ".join(done.stderr.strip().splitlines()[-8:]) or f"it ended with {done.returncode}"
+        *before, last = done.stderr.strip().splitlines()[-8:] or [f"it ended with {done.returncode}"]
+        return "\n".join([last.strip(), *before])
     try:
         answer = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
@@ -117,6 +116,9 @@ def patched_files(environment: Environment, manifest: Mapping[str, Any]) -> list
     found = []
     for package in manifest["packages"]:
         record = _members(environment.site, package)
+        if not record:
+            found.append(failed(f"patched files of {package['name']}", f"it is not installed in {environment.site}"))
+            continue
         for path, digest in package.get("patched_files", {}).items():
             name = f"patched file {path}"
             members = members_of(path, members=record, tree=(path,))
@@ -161,7 +163,7 @@ def planted(recipe: Recipe, plan: GpuPlan, environment: Environment, known: Mapp
     name = "prebuilt objects"
     cache = recipe.package(plan.package).jit_cache
     patterns = cache.prebuilt if cache else ()
-    objects = [file for pattern in patterns for file in environment.site.glob(pattern)]
+    objects = [file for pattern in patterns for file in environment.site.glob(pattern) if file.is_file()]
     for file in objects:
         if record_digest(file) not in known:
             return failed(name, f"{file} is in no tested wheel, and would be loaded instead of what the JIT compiles")
@@ -183,7 +185,9 @@ def loaded_object(
     answer = _answer(command, variables=variables, seconds=seconds)
     if isinstance(answer, str):
         return failed(name, f"cannot be compiled or loaded: {answer}")
-    file = Path(answer["object"])
+    file = Path(str(answer.get("object")))
+    if not file.is_file():
+        return failed(name, f"{plan.compile.name} names no file but {answer.get('object')!r}")
     cache = Path(variables[plan.workspace_variable])
     digest = sha256_file(file)
     if cache in file.parents:
@@ -193,66 +197,3 @@ def loaded_object(
     return failed(
         name, f"{file} is in no tested wheel and was not compiled by this run", sha256=digest, source=str(file)
     )
-
-
-def hardware(machine: Machine, environment: Environment, folder: Path, *, lost: bool = False) -> list[Check]:
-    """Probe clusters, peer access and stores into a peer's memory; each GPU pair in turn."""
-    numbers = [device.index for device in machine.devices]
-    checks = [_clusters(machine, environment, folder / "clusters")]
-    pairs = list(permutations(numbers, 2)) or [(0, 0)]
-    if len(numbers) > 1:
-        checks.append(_peers(machine, environment, folder / "peers"))
-    else:
-        checks.append(skipped("peer access", "there is one GPU"))
-    for first, second in pairs:
-        if first <= second:
-            checks.append(_stores(environment, (first, second), folder / f"stores-{first}-{second}", lost=lost))
-    return checks
-
-
-def _probe(environment: Environment, devices: tuple[int, ...], case: dict[str, Any], folder: Path) -> Outcome:
-    job = Job(environment.python, _PROBE, devices, {}, (case,), {}, Limits(start=90, case=45))
-    return next(run_ranks(job, folder))
-
-
-def _clusters(machine: Machine, environment: Environment, folder: Path) -> Check:
-    name = "largest cluster"
-    if not machine.devices[0].clusters:
-        return skipped(name, f"{machine.devices[0].architecture} has no clusters")
-    outcome = _probe(environment, (0,), {"probe": "clusters"}, folder)
-    if outcome.status != PASSED or outcome.results[0] is None:
-        return failed(name, outcome.error)
-    sizes = outcome.results[0]["clusters"]
-    if not sizes:
-        return failed(name, "no cluster can be launched, not even of one block")
-    return passed(name, f"{max(sizes)} blocks", largest=max(sizes))
-
-
-def _peers(machine: Machine, environment: Environment, folder: Path) -> Check:
-    numbers = tuple(device.index for device in machine.devices)
-    outcome = _probe(environment, numbers, {"probe": "peers", "gpus": list(numbers)}, folder)
-    if outcome.status != PASSED:
-        return failed("peer access", outcome.error)
-    blocked = [
-        f"{number} to {peer}"
-        for number, result in zip(numbers, outcome.results, strict=True)
-        for peer, reached in (result or {"peers": {}})["peers"].items()
-        if not reached
-    ]
-    if blocked:
-        return failed("peer access", f"the driver offers none from GPU {', '.join(blocked)}")
-    return passed("peer access", f"between all {len(numbers)} GPUs")
-
-
-def _stores(environment: Environment, pair: tuple[int, int], folder: Path, *, lost: bool) -> Check:
-    name = f"kernel stores over IPC, GPU {pair[0]} and {pair[1]}"
-    outcome = _probe(environment, pair, {"probe": "stores", "lost": lost}, folder)
-    if outcome.status != PASSED:
-        return failed(name, outcome.error)
-    for result in outcome.results:
-        if result is not None and result["arrived"] != result["words"]:
-            return failed(
-                name,
-                f"{result['words'] - result['arrived']} of {result['words']} words that a kernel stored never arrived",
-            )
-    return passed(name, "every word that a kernel stored was read by the peer")

@@ -36,8 +36,13 @@ class RankGroup:
         self._pipes: dict[int, int] = {}
         self._buffers: dict[int, bytes] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
-        for rank in range(self.size):
-            self._start(job, file, rank)
+        self._killed = False
+        try:
+            for rank in range(self.size):
+                self._start(job, file, rank)
+        except BaseException:
+            self.kill()
+            raise
 
     def _start(self, job: Job, file: Path, rank: int) -> None:
         reading, writing = os.pipe()
@@ -156,7 +161,10 @@ class RankGroup:
         return "\n".join(parts)
 
     def kill(self) -> tuple[int, ...]:
-        """End these processes and their children; return the ids of those that will not go."""
+        """End these processes and their children, once; return the ids of those that will not go."""
+        if self._killed:
+            return ()
+        self._killed = True
         for process in self._processes:
             try:
                 os.killpg(process.pid, signal.SIGKILL)

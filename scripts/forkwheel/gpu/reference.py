@@ -43,6 +43,11 @@ def errors(out: Any, reference: Any) -> tuple[float, float]:
     return whole**0.5, worst**0.5
 
 
+def larger(first: float, second: float) -> float:
+    """Return the larger error; NaN is larger than any, so that none is lost among good ones."""
+    return first if first >= second or first != first else second
+
+
 def within(bound: float, whole: float, worst_row: float) -> bool:
     """Tell whether both errors are within the bound; a NaN is not."""
     return whole <= bound and worst_row <= ROW_FACTOR * bound

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,18 @@ from forkwheel.gpu import preflight
 from forkwheel.gpu.checks import FAIL, Check, failed, passed, skipped
 from forkwheel.gpu.devices import Machine
 from forkwheel.gpu.environment import Environment, InstalledWheel
-from forkwheel.gpu.job import PASSED, Job, Limits
+from forkwheel.gpu.hardware import probe_hardware
+from forkwheel.gpu.job import PASSED, Job, Limits, Outcome, explain
 from forkwheel.gpu.judge import Judged, judge, summarise
 from forkwheel.gpu.plan import GpuPlan, Operation, cases, describe
-from forkwheel.gpu.ranks import run_ranks
+from forkwheel.gpu.program import run_program
+from forkwheel.gpu.ranks import MOST_BROKEN, run_ranks
 from forkwheel.recipe import Recipe
 
 CORRECTNESS = Path(__file__).with_name("correctness.py")
-_MOST_BROKEN = 4
+#: From this major compute capability on there is an architecture-specific variant of each target (sm_90a).
+_SPECIFIC_FROM = 9
+_COMPILE_SECONDS, _RUN_SECONDS = 300.0, 60.0
 
 Report = Callable[[Check], None]
 
@@ -28,7 +33,8 @@ Report = Callable[[Check], None]
 class Setting:
     """All that a run on this machine is made of.
 
-    ``work`` takes what the run writes; ``without_prebuilt`` is why no wheel of compiled kernels is used.
+    ``work`` takes what the run writes; ``without_prebuilt`` is why no wheel of compiled kernels is
+    used; ``quick`` tells that the plan has fewer shapes than the recipe says.
     """
 
     recipe: Recipe
@@ -41,6 +47,7 @@ class Setting:
     work: Path
     limits: Limits
     without_prebuilt: str = ""
+    quick: bool = False
 
     @property
     def variables(self) -> dict[str, str]:
@@ -87,7 +94,7 @@ def preflight_checks(setting: Setting) -> Iterator[Check]:
     yield clean
     yield from preflight.patched_files(environment, setting.manifest)
     yield preflight.imported(setting.plan, environment, setting.manifest, variables)
-    yield from preflight.hardware(machine, environment, setting.work / "probes")
+    yield from probe_hardware(machine, environment, setting.work / "probes")
     if clean.status == FAIL:
         yield skipped(f"object {setting.plan.object}", "an unknown one would be loaded")
     else:
@@ -116,7 +123,7 @@ def run_cases(
     settings: Mapping[str, Any],
     interfere: Any = None,
     limits: Limits | None = None,
-    most_broken: int = _MOST_BROKEN,
+    most_broken: int = MOST_BROKEN,
 ) -> list[Judged]:
     """Run cases of an operation in ranks; after ``most_broken`` broken groups the rest is left unrun."""
     shapes = setting.plan.shapes
@@ -136,18 +143,17 @@ def run_cases(
         interfere=interfere,
     )
     judged: list[Judged] = []
-    broken = 0
     folder = setting.work / "ranks" / f"{operation.name}-{world_size}-{len(list_runs(setting.work))}"
-    for outcome in run_ranks(job, folder):
-        if outcome.case == -1:
-            lost = {"operation": operation.name, "pattern": "ranks", "dtype": "start or end", "tokens": 0, "hidden": 0}
-            judged.append(Judged(lost, FAIL, f"{outcome.status}: {outcome.error}\n{outcome.log}", {}))
-            break
-        judged.append(judge(wanted[outcome.case], outcome))
-        broken += outcome.status != PASSED
-        if broken >= most_broken:
-            break
+    with closing(run_ranks(job, folder, most_broken=most_broken)) as outcomes:
+        for outcome in outcomes:
+            judged.append(_lost(operation, outcome, wanted) if outcome.case == -1 else judge(wanted, outcome))
     return judged
+
+
+def _lost(operation: Operation, outcome: Outcome, wanted: Sequence[Mapping[str, Any]]) -> Judged:
+    """Describe ranks that broke before their first case or after their last."""
+    case = {"operation": operation.name, "pattern": "ranks", "dtype": "start or end", "tokens": 0, "hidden": 0}
+    return Judged(case, FAIL, f"{explain(outcome, [describe(one) for one in wanted])}\n{outcome.log}", {})
 
 
 def list_runs(work: Path) -> list[Path]:
@@ -166,7 +172,7 @@ def gate(setting: Setting) -> Check:
     )
     outcome = next(run_ranks(job, setting.work / "gate"))
     if outcome.status != PASSED or outcome.results[0] is None:
-        return failed(name, f"{outcome.error}\n{outcome.log}")
+        return failed(name, f"{explain(outcome, [name])}\n{outcome.log}")
     result = outcome.results[0]
     return passed(name, result["detail"]) if result["passed"] else failed(name, result["detail"])
 
@@ -180,35 +186,27 @@ def numerics(setting: Setting) -> Iterator[Check]:
     if preflight.toolkit_version(setting.variables) is None:
         yield skipped(name, "there is no nvcc to compile it with")
         return
-    yield run_program(setting, setting.environment.site, name)
+    yield numeric_program(setting, setting.environment.site, name)
 
 
-def run_program(setting: Setting, site: Path, name: str) -> Check:
+def numeric_program(setting: Setting, site: Path, name: str) -> Check:
     """Compile the CUDA program against the headers below ``site`` and run it on the first GPU."""
     program = setting.plan.numerics
     assert program is not None
     binary = setting.work / f"{program.source.stem}-{len(list(setting.work.glob(program.source.stem + '-*')))}"
     major, minor = setting.machine.devices[0].capability
     include = [option for path in program.include for option in ("-I", str(site / path))]
-    options = ["-std=c++17", "--expt-relaxed-constexpr", f"-arch=sm_{major}{minor}a", "-o", str(binary)]
+    architecture = f"sm_{major}{minor}" + ("a" if major >= _SPECIFIC_FROM else "")
+    options = ["-std=c++17", "--expt-relaxed-constexpr", f"-arch={architecture}", "-o", str(binary)]
+    compile_ = [preflight.nvcc(setting.variables), *options, *include, str(program.source)]
     try:
-        compile_ = [preflight.nvcc(setting.variables), *options, *include, str(program.source)]
-        subprocess.run(compile_, capture_output=True, text=True, check=True, timeout=300)
-        done = subprocess.run(
-            [str(binary), *map(str, program.threads)], capture_output=True, text=True, check=False, timeout=60
-        )
-    except subprocess.CalledProcessError as error:
-        return failed(name, f"does not compile: {error.stderr[-500:]}")
+        done = run_program(compile_, seconds=_COMPILE_SECONDS)
+        if done.returncode:
+            return failed(name, f"does not compile: {done.stderr[-500:]}")
+        done = run_program([str(binary), *map(str, program.threads)], seconds=_RUN_SECONDS)
     except subprocess.TimeoutExpired as error:
         return failed(name, f"did not end within {error.timeout:g} s")
-    text = "; ".join(done.stdout.splitlines())
-    return failed(name, text) if done.returncode else passed(name, text)
-
-
-def case_of(plan: GpuPlan, wanted: Mapping[str, Any]) -> tuple[Operation, dict[str, Any]]:
-    """Return an operation and its first case that has all the wanted values."""
-    operation = plan.operation(wanted["operation"])
-    for case in cases(plan, operation):
-        if all(case.get(name) == value for name, value in wanted.items() if name not in ("error", "calls")):
-            return operation, case
-    raise ValueError(f"no case of {plan.file} is like {describe(dict(wanted))}")
+    text = "; ".join((done.stdout + done.stderr).splitlines())
+    if done.returncode:
+        return failed(name, f"{text or 'no output'} (it ended with {done.returncode})")
+    return passed(name, text)

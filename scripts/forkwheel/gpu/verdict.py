@@ -1,21 +1,17 @@
-"""The record of a run on GPUs, and whether a kept one is still about the wheels that are locked."""
+"""The record of a run on GPUs."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from forkwheel.gpu.checks import FAIL, PASS, Check, counts
 from forkwheel.gpu.smoke import Setting
-from forkwheel.recipe import Recipe
-from forkwheel.release.lock import load_lock, wheels_lock_file
 
 SCHEMA = 1
-CURRENT, STALE = "current", "stale"
 
 
 def architecture_of(target: str) -> str:
@@ -27,6 +23,7 @@ def statement(setting: Setting) -> str:
     """Say in one line what the run was on, and what it was not."""
     device = setting.machine.devices[0]
     text = f"ran on {len(setting.machine.devices)} x {device.name} ({device.architecture})"
+    text += ", fewer shapes" if setting.quick else ""
     wanted = architecture_of(setting.recipe.target)
     return text if device.architecture == wanted else f"{text}; {wanted} was not run"
 
@@ -38,7 +35,7 @@ def header(setting: Setting, *, date: str, kind: str) -> dict[str, Any]:
         "schema": SCHEMA,
         "kind": kind,
         "recipe": setting.recipe.name,
-        "revision": setting.recipe.revision,
+        "revision": setting.manifest["recipe"]["revision"],
         "date": date,
         "statement": statement(setting),
         "gpu": {
@@ -96,46 +93,3 @@ def unrun(setting: Setting, checks: Sequence[Check]) -> list[str]:
             if not any(ran):
                 missing.append(f"{operation.name}, {size} ranks")
     return missing
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A kept record: its file, what it says it ran on, and whether it is about the locked wheels."""
-
-    file: Path
-    kind: str
-    date: str
-    statement: str
-    verdict: str
-    state: str
-
-
-def evidence(recipe: Recipe) -> list[Evidence]:
-    """List a recipe's kept records; those about other wheels than the lock's are ``stale``."""
-    lock = load_lock(wheels_lock_file(recipe.folder))
-    revision = lock.revision(recipe.revision)
-    locked = [wheel.sha256 for wheel in revision.wheels] if revision else []
-    found = []
-    for file in sorted((recipe.folder / "evidence").glob("*.json")):
-        document = json.loads(file.read_text())
-        if isinstance(document, dict) and {"schema", "kind", "date", "statement", "wheels"} <= set(document):
-            found.append(_evidence(file, document, locked))
-    return found
-
-
-def _evidence(file: Path, document: Mapping[str, Any], locked: Iterable[str]) -> Evidence:
-    return Evidence(
-        file=file,
-        kind=document["kind"],
-        date=document["date"],
-        statement=document["statement"],
-        verdict=document.get("verdict", ""),
-        state=evidence_state(document, locked),
-    )
-
-
-def evidence_state(document: Mapping[str, Any], locked: Iterable[str]) -> str:
-    """Tell whether a record ran every locked wheel: only then is it current."""
-    ran = {wheel["sha256"] for wheel in document["wheels"]}
-    wanted = set(locked)
-    return CURRENT if wanted and wanted <= ran else STALE
