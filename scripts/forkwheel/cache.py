@@ -17,7 +17,7 @@ _KINDS = {
     "envs": ("environment", "env-"),
     "toolkits": ("toolchain", "toolkit-"),
     "ccache": ("compile cache", ""),
-    "objects": ("build root", "kernels-"),
+    "objects": ("unfinished kernels", "kernels-"),
     "kernels": ("kernels", "kernels-"),
     "wheels": ("wheel", "wheel-"),
     "audits": ("audit", ""),

@@ -36,7 +36,7 @@ _COMMANDS = {
     "fetch": "forkwheel.release.bundle_commands",
     "report": "forkwheel.release.page.commands",
     "kernels": "forkwheel.cuda.commands",
-    "census": "forkwheel.cuda.commands",
+    "census": "forkwheel.cuda.census_commands",
     "audit": "forkwheel.gates.commands",
     "smoke": "forkwheel.gpu.commands",
     "bench": "forkwheel.gpu.commands",

@@ -143,6 +143,8 @@ def test_the_same_key_is_not_built_again_and_an_interrupted_build_goes_on(
     (tree / "src" / "other.cu").write_text(right)
     assert not build_kernels(tree, shop=serial, targets=TARGET, dest=tmp_path / "out").reused
     assert build_kernels(tree, shop=serial, targets=TARGET, dest=tmp_path / "out").reused
+    objects = list((tmp_path / "cache" / "objects").iterdir())
+    assert len(objects) == 1  # of the other source, for `cache --prune`; those that were linked are gone
 
 
 def test_the_wheel_is_sound_and_says_what_it_is_for(built: KernelBuild, shop: KernelShop, tmp_path: Path) -> None:

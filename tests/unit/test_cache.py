@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -13,7 +14,12 @@ import pytest
 
 from forkwheel.cache import disk_size, list_cache, prune
 from forkwheel.cli import run
+from forkwheel.console import Console
+from forkwheel.cuda.compile_cache import open_compile_cache
+from forkwheel.cuda.host_compiler import HostCompiler
+from forkwheel.cuda.toolchain import Toolchain
 from forkwheel.errors import UsageError
+from forkwheel.release.inputs import Inputs, PackageInputs
 from forkwheel.store import Store
 
 DAY = 86400
@@ -74,6 +80,29 @@ def test_an_entry_that_was_used_lately_stays_however_old_it_is(store: Store) -> 
     assert prune(store, days=30) == ()
     assert locked.exists()
     assert touched.exists()
+
+
+def test_objects_of_an_abandoned_build_are_removed_and_those_of_one_that_goes_on_are_not(store: Store) -> None:
+    """A build holds the lock of its kernels, whose time tells when it was begun last."""
+    abandoned = fill(store, "objects", "8" * 64, "unit.o", days=31)
+    resumed = fill(store, "objects", "9" * 64, "unit.o", days=31)
+    with store.lock(f"kernels-{'9' * 64}"):
+        pass
+    (removed,) = prune(store, days=30)
+    assert (removed.kind, removed.path) == ("unfinished kernels", abandoned)
+    assert removed.size >= 10_000
+    assert resumed.exists()
+
+
+def test_a_compile_cache_that_is_used_stays(store: Store) -> None:
+    """Using it changes files deep inside alone."""
+    cache = fill(store, "ccache", "0", "object", days=100).parent
+    os.utime(cache, (0, 0))
+    toolchain = Toolchain("locked", Path("/cuda"), "13.0.88", "0" * 64, HostCompiler("c++", "gcc 12", "ld 2", False))
+    lock = Inputs(Path("lock"), (PackageInputs("compile-cache", (), (), ()),))
+    log = Console(stream=io.StringIO()).bind("demo")
+    open_compile_cache(toolchain, lock=lock, store=store, log=log, environment={})
+    assert cache not in {entry.path for entry in prune(store, days=30)}
 
 
 def test_a_git_repository_is_as_old_as_its_lock(store: Store) -> None:

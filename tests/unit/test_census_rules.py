@@ -6,7 +6,7 @@ import pytest
 
 from forkwheel.cuda.census import Census, Kernel, census_document
 from forkwheel.cuda.census_report import change_rows, changed_kernels, family_rows
-from forkwheel.cuda.census_rules import CensusRules, Rule, broken_rules, check_rules
+from forkwheel.cuda.census_rules import Broken, CensusRules, Rule, check_rules, judged
 from forkwheel.errors import VerificationError
 
 GOOD = Kernel(
@@ -24,6 +24,12 @@ GOOD = Kernel(
 )
 RULE = Rule(("a::norm",), 2, grid_dependency=True, no_local=True, patch="guards.patch")
 RULES = CensusRules("sm_120a", 24, ("a::init",), (RULE,))
+
+
+def broken_rules(
+    census: Census, rules: CensusRules, *, targets: list[str], partial: bool = False
+) -> tuple[Broken, ...]:
+    return judged(census, rules, targets=targets, partial=partial).broken
 
 
 def taken(*kernels: Kernel) -> Census:
@@ -90,6 +96,39 @@ def test_the_recipes_numbers_do_not_hold_for_other_targets() -> None:
     assert not broken_rules(census, RULES, targets=["sm_90a"])
 
 
+def test_rules_that_were_not_checked_are_told() -> None:
+    other = check_rules(taken(replace(GOOD, target="sm_90a")), RULES, targets=["sm_90a"])
+    absent = check_rules(taken(replace(GOOD, family="b::other")), RULES, targets=["sm_120a"], partial=True)
+    fewer = check_rules(taken(GOOD), RULES, targets=["sm_120a"], partial=True)
+
+    assert (other.held, other.skipped) == (0, ("the 1 rules for sm_120a: this is sm_90a",))
+    assert (absent.held, absent.skipped) == (0, ("a::norm: no such kernel is here",))
+    assert (fewer.held, fewer.skipped) == (0, ("a::norm: 1 of the 2 kernels are here",))
+    assert check_rules(two(), RULES, targets=["sm_120a"]).held == 1
+
+
+def test_too_many_kernels_are_told_whatever_was_read() -> None:
+    more = taken(*two().kernels, replace(GOOD, name="void a::norm<int>()"))
+
+    (broken,) = broken_rules(more, RULES, targets=["sm_120a"], partial=True)
+
+    assert broken.found == "3 kernels, not 2"
+
+
+def test_a_breach_is_told_among_some_of_the_kernels_too() -> None:
+    (broken,) = broken_rules(taken(replace(GOOD, waits=0)), RULES, targets=["sm_120a"], partial=True)
+
+    assert "lack the grid-dependency wait" in broken.found
+
+
+def test_the_rules_hold_for_their_target_among_several() -> None:
+    older = [replace(kernel, target="sm_90a", waits=0) for kernel in two().kernels]
+    both = ["sm_90a", "sm_120a"]
+
+    assert check_rules(taken(*two().kernels, *older), RULES, targets=both).held == 1
+    assert broken_rules(taken(*two(waits=0).kernels, *older), RULES, targets=both)
+
+
 def test_emptiness_is_checked_for_every_target_and_family() -> None:
     census = taken(replace(GOOD, family="b::other", target="sm_90a", instructions=8))
 
@@ -120,6 +159,14 @@ def test_changes_are_told_family_by_family() -> None:
     assert ("a::norm", "instructions in all", "368", "384") in rows
     assert changed_kernels(before, after) == ["void a::norm<float>()"]
     assert not change_rows(before, before)
+
+
+def test_a_name_that_is_there_for_two_targets_is_compared_whole() -> None:
+    before = taken(GOOD, replace(GOOD, target="sm_90a"))
+    after = taken(replace(GOOD, waits=0), replace(GOOD, target="sm_90a"))
+
+    assert changed_kernels(before, after) == [GOOD.name]
+    assert changed_kernels(before, taken(*reversed(before.kernels))) == []
 
 
 def test_a_family_that_came_or_went_is_told() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forkwheel import cli
-from forkwheel.console import Console
+from forkwheel.console import Console, readable_size
 from forkwheel.errors import PatchError
 
 
@@ -142,3 +142,11 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert caught.value.code == 0
     output = capsys.readouterr().out
     assert all(command in output for command in ("build", "lock", "patches", "show", "clear-jit-cache"))
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (123_400_000, "123.4 MB"), (5 * 10**12, "5000.0 GB")],
+)
+def test_sizes_are_written_for_a_person(size: int, text: str) -> None:
+    assert readable_size(size) == text

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from forkwheel.cuda.kernel_config import load_kernels
+from forkwheel.cuda.kernel_config import load_kernels, load_recipe_kernels
 from forkwheel.errors import RecipeError
+from forkwheel.recipe import load_recipe
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -82,6 +83,58 @@ def test_values_are_json(tmp_path: Path) -> None:
     assert load(tmp_path, TEXT).evaluation.values == (("torch.ABI", True),)
 
 
+RECIPE = """\
+[recipe]
+name = "demo"
+local = "wide"
+revision = 1
+target = "sm_120a"
+
+[[package]]
+name = "demo"
+version = "1.0"
+epoch = 1700000000
+series = "patches"
+
+[[package.source]]
+kind = "sdist"
+filename = "demo-1.0.tar.gz"
+sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+"""
+
+
+def recipe_of(folder: Path, *, kernels: str | None, target: str = "sm_120a"):
+    (folder / "patches").mkdir()
+    (folder / "patches" / "series").write_text("guards.patch\n")
+    (folder / "patches" / "guards.patch").touch()
+    (folder / "recipe.toml").write_text(RECIPE.replace("sm_120a", target))
+    if kernels is not None:
+        (folder / "kernels.toml").write_text(kernels)
+    return load_recipe(folder / "recipe.toml")
+
+
+def test_kernels_that_fit_their_recipe_are_read(tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path, kernels=f'{TEXT}patch = "guards.patch"\n')
+
+    assert load_recipe_kernels(recipe).rules.rules[0].patch == "guards.patch"
+
+
+def test_a_recipe_without_kernels_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="the recipe demo has no kernels"):
+        load_recipe_kernels(recipe_of(tmp_path, kernels=None))
+
+
+def test_rules_for_another_target_than_the_recipes_are_refused(tmp_path: Path) -> None:
+    """They would never be checked, and nobody would see it."""
+    with pytest.raises(RecipeError, match="rules are for sm_120a, and the recipe is for sm_90a"):
+        load_recipe_kernels(recipe_of(tmp_path, kernels=TEXT, target="sm_90a"))
+
+
+def test_a_rule_that_names_no_patch_of_the_series_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"a rule names gards\.patch"):
+        load_recipe_kernels(recipe_of(tmp_path, kernels=f'{TEXT}patch = "gards.patch"\n'))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "part"),
     [
@@ -95,6 +148,14 @@ def test_values_are_json(tmp_path: Path) -> None:
         ('["demo::*"]', "[]", 34, "about nothing"),
         ("kernels = 3", "kernels = 0", 36, "below 1"),
         ('one = "demo.jit:generate"', "", 4, "no module"),
+        ('target = "sm_120a"', 'target = "sm_120"', 31, "has no suffix"),
+        ('target = "sm_120a"', 'target = "hopper"', 31, "not a GPU target"),
+        ('license = "MIT"', 'license = "MIT"\nlicense_files = ["../../etc/passwd"]', 26, "plain relative path"),
+        ('license = "MIT"', 'license = "MIT"\nrequires = ["not a requirement"]', 26, "not a requirement"),
+        ('"torch.ABI"', '"numpy.ABI"', 14, "of no stand-in"),
+        ('"demo-kernels"', '"demo kernels/"', 21, "a distribution's name"),
+        ('"Kernels"', '"Kernels\\nRequires-Dist: evil"', 22, "one line"),
+        ("[compile]", '[evaluation.environment]\nA = "{target}"\n\n[compile]', 17, "{target}, which is not replaced"),
     ],
 )
 def test_a_fault_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, part: str) -> None:

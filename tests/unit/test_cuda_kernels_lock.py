@@ -84,6 +84,43 @@ def test_another_key_replaces_all_of_its_version(lock: KernelsLock) -> None:
     assert lock.with_build(OTHER_HOST).with_build(changed).builds == (changed,)
 
 
+@pytest.mark.parametrize(
+    ("platform", "machine"),
+    [("manylinux_2_34_aarch64", "aarch64"), ("linux_aarch64", "aarch64"), ("manylinux_2_34_x86_64", "x86_64")],
+)
+def test_a_wheel_tells_its_machine(platform: str, machine: str) -> None:
+    assert replace(ONE, filename=f"demo_kernels-1.0+wide.1-cp39-abi3-{platform}.whl").machine == machine
+
+
+def test_another_machine_has_its_own_place(lock: KernelsLock) -> None:
+    """The machine is part of the key, so that every machine's is another one."""
+    filename = ONE.filename.replace("x86_64", "aarch64")
+    other = replace(ONE, key="a" * 64, filename=filename, sha256="b" * 64)
+
+    both = lock.with_build(other)
+
+    assert both.builds == (other, ONE)
+    assert lock.compared(other) == "the kernels' lock does not know this build of 1.0+wide.1"
+    assert not lock.knows(other)
+    assert both.knows(other)
+    assert both.with_build(replace(other, key="c" * 64)).builds == (replace(other, key="c" * 64), ONE)
+
+
+def test_what_changed_is_told_where_the_version_is_known() -> None:
+    said = KernelsLock(Path("lock"), (ONE,)).compared(replace(ONE, key="0" * 64))
+
+    assert "its sources, its toolkit or kernels.toml changed since" in said
+
+
+def test_a_released_version_keeps_its_inputs(lock: KernelsLock) -> None:
+    with pytest.raises(UsageError, match="is released") as caught:
+        lock.with_build(replace(ONE, key="0" * 64), released=True)
+
+    assert "0" * 12 in caught.value.message
+    assert ONE.key[:12] in caught.value.message
+    assert lock.with_build(OTHER_HOST, released=True).builds == (OTHER_HOST, ONE)
+
+
 def test_other_versions_stay(lock: KernelsLock) -> None:
     later = replace(ONE, version="1.0+wide.2")
 

@@ -6,11 +6,18 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from kernel_support import load_demo
+
 from forkwheel.cuda import evaluate
-from forkwheel.cuda.build_root import ROOT
+from forkwheel.cuda.build_root import ROOT, BuildRoot
 from forkwheel.cuda.host_compiler import HostCompiler
-from forkwheel.cuda.specification import Module, Unit, compiled_alike, linked_statically, recorded, with_option
+from forkwheel.cuda.module import Module, Unit, compiled_alike, linked_statically, recorded, with_option
+from forkwheel.cuda.specification import evaluate as evaluate_modules
+from forkwheel.cuda.specification import stage_inputs
+from forkwheel.cuda.targets import parse_targets
 from forkwheel.cuda.toolchain import Toolchain
+from forkwheel.errors import BuildError, RecipeError
 
 PACKAGE = """
 import torch
@@ -124,6 +131,91 @@ def test_recorded_commands_hold_no_path_of_the_machine() -> None:
         recorded(on_system, toolchain=toolchain("system", "/opt/cuda", chosen=True))
         == "toolkit/bin/nvcc -ccbin c++ -Itoolkit/include"
     )
+
+
+class Stage:
+    """A build root that is mounted nowhere, and scripts that answer for the package and for ninja."""
+
+    def __init__(
+        self, folder: Path, *, answer: str | None = None, objects: str = f"{ROOT}/work/ops", flags: str = ""
+    ) -> None:
+        self.folder = folder
+        source = f"{ROOT}/tree/src/a.cu"
+        commands = [
+            {"file": source, "output": f"{objects}/a.o", "command": f"nvcc {flags} -c {source} -o {objects}/a.o"},
+            {"file": f"{objects}/a.o", "output": f"{objects}/demo.so", "command": f"c++ {objects}/a.o -shared"},
+        ]
+        ninja_file = f"{ROOT}/work/ops/build.ninja"
+        document = {"modules": {"ops": {"name": "ops", "ninja": ninja_file}}, "python_include": "/py"}
+        said = f"it says much\n{json.dumps(document)}\nand more" if answer is None else answer
+        self.script = self._says("answer", said)
+        self._says("ninja", json.dumps(commands))
+
+    def _says(self, name: str, text: str) -> Path:
+        script = self.folder / name
+        script.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
+        script.chmod(0o755)
+        return script
+
+    def evaluate(self) -> tuple[Module, ...]:
+        return evaluate_modules(
+            BuildRoot(self.folder, (str(self.script),)),
+            kernels=load_demo(self.folder / "recipe"),
+            modules=["ops"],
+            targets=parse_targets("12.0a"),
+            toolchain=toolchain(),
+            python=self.folder / "python",
+        )
+
+
+def test_the_answer_is_found_among_what_the_package_prints(tmp_path: Path) -> None:
+    (module,) = Stage(tmp_path).evaluate()
+
+    assert [unit.source for unit in module.units] == [f"{ROOT}/tree/src/a.cu"]
+    assert module.output == f"{ROOT}/objects/ops/demo.so"
+
+
+@pytest.mark.parametrize("flags", ["-I{ROOT}/tree/other", "-isystem {ROOT}/tree/source", "-include={ROOT}/tree/x.h"])
+def test_what_no_link_covers_is_refused(tmp_path: Path, flags: str) -> None:
+    """Its content is no part of the key."""
+    with pytest.raises(RecipeError, match=r"ops is compiled from tree/(other|source|x\.h), which no link covers"):
+        Stage(tmp_path, flags=flags.format(ROOT=ROOT)).evaluate()
+
+
+def test_what_a_link_covers_is_taken(tmp_path: Path) -> None:
+    Stage(tmp_path, flags=f"-I{ROOT}/tree/src -I{ROOT}/tree/demo/data/src/deeper").evaluate()
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "nothing", '{"modules": ', '{"modules": {"ops": {"ninja": "/home/of/somebody/build.ninja"}}}']
+)
+def test_a_package_that_wrote_no_ninja_file_here_is_told(tmp_path: Path, answer: str) -> None:
+    with pytest.raises(BuildError, match="wrote no ninja file below") as caught:
+        Stage(tmp_path, answer=answer).evaluate()
+
+    assert "{work}" in caught.value.hint
+
+
+def test_an_object_outside_of_the_root_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"writes /elsewhere/a\.o, outside of"):
+        Stage(tmp_path, objects="/elsewhere").evaluate()
+
+
+def test_a_link_over_what_the_tree_has_is_refused(tmp_path: Path) -> None:
+    tree = tmp_path / "package"
+    for name in ("src", "demo/data/src"):
+        (tree / name).mkdir(parents=True)
+    stage = tmp_path / "stage"
+    stage.mkdir()
+
+    with pytest.raises(RecipeError, match="`links` names demo/data/src, which the tree has"):
+        stage_inputs(
+            BuildRoot(stage, ()),
+            tree=tree,
+            kernels=load_demo(tmp_path / "recipe"),
+            toolchain=toolchain(),
+            python=Path(sys.executable),
+        )
 
 
 def test_an_option_is_given_to_nvcc_alone() -> None:

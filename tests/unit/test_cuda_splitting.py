@@ -6,8 +6,8 @@ import pytest
 
 from forkwheel.cuda.build_root import ROOT, BuildRoot
 from forkwheel.cuda.kernel_config import Split
-from forkwheel.cuda.specification import Module, Unit
-from forkwheel.cuda.splitting import check_splits, split_units
+from forkwheel.cuda.module import Module, Unit
+from forkwheel.cuda.splitting import check_order, check_splits, split_units
 from forkwheel.errors import RecipeError
 
 SPLIT = Split("a.cu", "demo/a.cuh", "demo::ops", ("int run<{type}>({type}*)",), ("half", "__nv_bfloat16"))
@@ -90,3 +90,10 @@ def test_a_split_of_a_unit_that_is_gone_is_told() -> None:
         check_splits([SPLIT], [module("b")], file=Path("kernels.toml"))
 
     assert "b.cu" in caught.value.hint
+
+
+def test_an_order_that_names_a_unit_that_is_gone_is_told() -> None:
+    with pytest.raises(RecipeError, match=r"`longest_first` names the unit a\.cu, which no module has"):
+        check_order(["b.cu", "a.cu"], [module("b")], file=Path("kernels.toml"))
+
+    check_order(["b.cu"], [module("b")], file=Path("kernels.toml"))

@@ -20,7 +20,16 @@ def test_a_list_is_sorted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "needed"), [("12.0a", (12, 8)), ("12.0f", (12, 9)), ("9.0a", (12, 0)), ("8.9", (12, 0))]
+    ("text", "needed"),
+    [
+        ("12.0a", (12, 8)),
+        ("12.0f", (12, 9)),
+        ("12.1a", (12, 9)),
+        ("10.3a", (12, 9)),
+        ("11.0f", (13, 0)),
+        ("9.0a", (12, 0)),
+        ("8.9", (12, 0)),
+    ],
 )
 def test_each_target_knows_the_compiler_that_it_needs(text: str, needed: tuple[int, int]) -> None:
     assert parse_target(text).needs_nvcc == needed
@@ -44,6 +53,8 @@ def test_each_target_knows_the_compiler_that_it_needs(text: str, needed: tuple[i
         ("12", "not a GPU target"),
         ("120a", "not a GPU target"),
         ("compute_120a", "not a GPU target"),
+        ("8.9a", "the suffix 'a', which begins with 9.0"),
+        ("9.0f", "the suffix 'f', which begins with 10.0"),
     ],
 )
 def test_what_would_be_misread_is_refused(text: str, part: str) -> None:

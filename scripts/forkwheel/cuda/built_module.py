@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from forkwheel.errors import VerificationError
-from forkwheel.store import write_whole
+from forkwheel.console import Log
+from forkwheel.store import Store, write_whole
 from forkwheel.tree import sha256_file
 
 _RECORD = "build.json"
@@ -49,31 +49,28 @@ def write_slot(folder: Path, modules: Sequence[BuiltModule]) -> None:
     write_whole(folder / _RECORD, json.dumps({"modules": rows}).encode())
 
 
-def read_slot(slot: Path) -> tuple[BuiltModule, ...] | None:
-    """Return the modules that an earlier build left; None where there was none.
-
-    Raise VerificationError where an object was altered since.
-    """
-    try:
-        rows: list[dict[str, Any]] = json.loads((slot / _RECORD).read_bytes())["modules"]
-    except FileNotFoundError:
+def read_slot(slot: Path, *, store: Store, log: Log) -> tuple[BuiltModule, ...] | None:
+    """Return the modules that an earlier build left, or None; where one was damaged since, all are removed."""
+    if not slot.exists():
         return None
-    modules = []
-    for row in rows:
-        module = BuiltModule(
-            name=row["name"],
-            path=slot / row["path"],
-            sha256=row["sha256"],
-            size=row["size"],
-            device=tuple(row["device"]),
-            units=tuple((name, command) for name, command in row["units"]),
-            link=row["link"],
-        )
-        found = sha256_file(module.path) if module.path.is_file() else "nothing"
-        if found != module.sha256:
-            raise VerificationError(
-                f"{module.path} in the cache was altered: its sha256 is {found}, not {module.sha256}",
-                hint=f"remove the folder {slot} and run again",
-            )
-        modules.append(module)
-    return tuple(modules)
+    try:
+        return tuple(_read(row, slot) for row in json.loads((slot / _RECORD).read_bytes())["modules"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        log.warning(f"{slot} in the cache was damaged, and is made anew")
+        store.discard(slot)
+        return None
+
+
+def _read(row: Mapping[str, Any], slot: Path) -> BuiltModule:
+    module = BuiltModule(
+        name=row["name"],
+        path=slot / row["path"],
+        sha256=row["sha256"],
+        size=row["size"],
+        device=tuple(row["device"]),
+        units=tuple((name, command) for name, command in row["units"]),
+        link=row["link"],
+    )
+    if sha256_file(module.path) != module.sha256:
+        raise ValueError(f"{module.path} was altered")
+    return module

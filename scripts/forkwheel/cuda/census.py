@@ -10,7 +10,7 @@ from typing import Any
 
 from forkwheel.cuda.cubins import Cubin, ReadingTools, extract_cubins
 from forkwheel.cuda.demangle import demangle, family
-from forkwheel.cuda.disassembly import Counts, Usage, disassemble, target_of, usage
+from forkwheel.cuda.disassembly import Counts, Usage, disassemble, usage
 
 SCHEMA = 1
 
@@ -84,24 +84,22 @@ def census(files: Sequence[Path], *, tools: ReadingTools, workers: int | None = 
         cubins = extract_cubins(files, tools=tools, folder=Path(temporary))
         counted = disassemble(cubins, tools=tools, workers=workers)
         used = [usage(cubin, tools=tools) for cubin in cubins]
-        targets = [target_of(cubin, tools=tools) for cubin in cubins]
     names = demangle({symbol.name for cubin in cubins for symbol in cubin.kernels})
     kernels = [
-        _kernel(cubin, names[symbol.name], target, counts[symbol.name], takes.get(symbol.name))
-        for cubin, target, counts, takes in zip(cubins, targets, counted, used, strict=True)
+        _kernel(cubin, names[symbol.name], counts[symbol.name], takes[symbol.name])
+        for cubin, counts, takes in zip(cubins, counted, used, strict=True)
         for symbol in cubin.kernels
     ]
-    kernels.sort(key=lambda kernel: (kernel.family, kernel.name, kernel.object))
+    kernels.sort(key=lambda kernel: (kernel.family, kernel.name, kernel.target, kernel.object))
     return Census(tuple((cubin.label, cubin.sha256) for cubin in cubins), tuple(kernels))
 
 
-def _kernel(cubin: Cubin, name: str, target: str, counts: Counts, takes: Usage | None) -> Kernel:
-    takes = takes or Usage(0, 0, 0)
+def _kernel(cubin: Cubin, name: str, counts: Counts, takes: Usage) -> Kernel:
     return Kernel(
         name=name,
         family=family(name),
         object=cubin.label,
-        target=target,
+        target=cubin.target,
         instructions=counts.instructions,
         registers=takes.registers,
         stack=takes.stack,

@@ -62,10 +62,19 @@ def _described(family: Family | None) -> dict[str, str]:
 
 
 def changed_kernels(before: Census, after: Census) -> Sequence[str]:
-    """Return the names of the kernels that are in one census only or whose counts differ."""
-    old = {kernel.name: _counts(kernel) for kernel in before.kernels}
-    new = {kernel.name: _counts(kernel) for kernel in after.kernels}
+    """Return the names of the kernels that are in one census only or whose counts differ.
+
+    A name may be there several times: for several targets, or in several files.
+    """
+    old, new = _by_name(before), _by_name(after)
     return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+
+
+def _by_name(census: Census) -> dict[str, list[tuple[object, ...]]]:
+    counts: dict[str, list[tuple[object, ...]]] = {}
+    for kernel in census.kernels:
+        counts.setdefault(kernel.name, []).append(_counts(kernel))
+    return {name: sorted(found, key=repr) for name, found in counts.items()}
 
 
 def _counts(kernel: Kernel) -> tuple[object, ...]:

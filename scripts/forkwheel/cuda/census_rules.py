@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from forkwheel.cuda.census import Census, Family
-from forkwheel.errors import VerificationError
+from forkwheel.cuda.targets import parse_target
+from forkwheel.errors import UsageError, VerificationError
 from forkwheel.toml_file import Section
 
 
@@ -57,16 +58,33 @@ class Broken:
         return f"{self.families}: {self.found}{missing}"
 
 
+@dataclass(frozen=True)
+class Checked:
+    """What a check came to: how many rules hold, those that do not, and those that could not be checked, with why."""
+
+    held: int
+    broken: tuple[Broken, ...]
+    skipped: tuple[str, ...]
+
+
 def read_rules(section: Section) -> CensusRules:
     """Read the ``census`` table of kernels.toml."""
     rules = CensusRules(
-        target=section.string("target"),
+        target=_target(section),
         empty=section.integer("empty", minimum=1),
         may_be_empty=section.strings("may_be_empty"),
         rules=tuple(_rule(child) for child in section.sections("rule")),
     )
     section.finish()
     return rules
+
+
+def _target(section: Section) -> str:
+    text = section.string("target")
+    try:
+        return parse_target(text).name
+    except UsageError as error:
+        section.fail(f"`target`: {error.message}", key="target", hint=error.hint)
 
 
 def _rule(section: Section) -> Rule:
@@ -84,35 +102,50 @@ def _rule(section: Section) -> Rule:
     return rule
 
 
-def check_rules(census: Census, rules: CensusRules, *, targets: Sequence[str], partial: bool = False) -> None:
+def check_rules(census: Census, rules: CensusRules, *, targets: Sequence[str], partial: bool = False) -> Checked:
     """Raise VerificationError that names every broken rule, with counts and the patch that is probably missing.
 
     ``targets`` are what the objects must be for. ``partial`` tells that not all objects were
-    read, so that a family may be absent.
+    read, so that a family may be absent or smaller.
     """
-    broken = broken_rules(census, rules, targets=targets, partial=partial)
-    if not broken:
-        return
-    patches = sorted({item.patch for item in broken if item.patch})
+    checked = judged(census, rules, targets=targets, partial=partial)
+    if not checked.broken:
+        return checked
+    patches = sorted({item.patch for item in checked.broken if item.patch})
+    count = len(checked.broken)
     raise VerificationError(
-        f"the kernel census breaks {len(broken)} rule{'s' * (len(broken) > 1)}:\n"
-        + "\n".join(f"  {item}" for item in broken),
+        f"the kernel census breaks {count} rule{'s' * (count > 1)}:\n"
+        + "\n".join(f"  {item}" for item in checked.broken),
         hint=f"see that the series holds {', '.join(patches)}" if patches else "see what changed in the sources",
     )
 
 
-def broken_rules(
-    census: Census, rules: CensusRules, *, targets: Sequence[str], partial: bool = False
-) -> tuple[Broken, ...]:
-    """Return every rule that does not hold."""
+def judged(census: Census, rules: CensusRules, *, targets: Sequence[str], partial: bool = False) -> Checked:
+    """Judge every rule: of those for families, only where the kernels are for the rules' own target."""
     broken = [*_foreign(census, targets)]
-    families = census.families
-    for family in families:
+    for family in census.families:
         broken += _emptiness(family, rules)
-    if list(targets) == [rules.target]:
-        for rule in rules.rules:
-            broken += _breaches(rule, families, partial=partial)
-    return tuple(broken)
+    if rules.target not in targets:
+        named = ", ".join(targets)
+        return Checked(0, tuple(broken), (f"the {len(rules.rules)} rules for {rules.target}: this is {named}",))
+    others = set(targets) - {rules.target}
+    families = Census((), tuple(kernel for kernel in census.kernels if kernel.target not in others)).families
+    held, skipped = 0, []
+    for rule in rules.rules:
+        breaches, reasons = list(_breaches(rule, families, partial=partial)), list(_unjudged(rule, families))
+        broken += breaches
+        skipped += [f"{', '.join(rule.families)}: {reason}" for reason in reasons if partial]
+        held += not breaches and not (partial and reasons)
+    return Checked(held, tuple(broken), tuple(skipped))
+
+
+def _unjudged(rule: Rule, families: Iterable[Family]) -> Iterator[str]:
+    """Yield why a rule can't be judged by some of all objects."""
+    count = sum(len(family.kernels) for family in families if rule.matches(family.name))
+    if not count:
+        yield "no such kernel is here"
+    elif rule.kernels is not None and count < rule.kernels:
+        yield f"{count} of the {rule.kernels} kernels are here"
 
 
 def _foreign(census: Census, targets: Sequence[str]) -> Iterator[Broken]:
@@ -144,7 +177,7 @@ def _breaches(rule: Rule, families: Iterable[Family], *, partial: bool) -> Itera
         if not partial:
             yield Broken(patterns, "there is no such kernel", rule.patch)
         return
-    if rule.kernels is not None and rule.kernels != count:
+    if rule.kernels is not None and (count > rule.kernels or (count < rule.kernels and not partial)):
         yield Broken(patterns, f"{count} kernels, not {rule.kernels}", rule.patch)
     for family in matching:
         yield from _family_breaches(rule, family)

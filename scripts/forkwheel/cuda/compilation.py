@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,12 +17,21 @@ from pathlib import Path
 
 from forkwheel.console import Log
 from forkwheel.cuda.build_root import BuildRoot
-from forkwheel.cuda.specification import Unit
+from forkwheel.cuda.module import Unit
 from forkwheel.errors import BuildError
+from forkwheel.store import write_whole
+from forkwheel.tree import sha256_file
 
 _LAST_LINES = 20
-_OUT_OF_MEMORY = ("(Kill signal)", "died due to signal 9", "Killed", "out of memory", "Cannot allocate memory")
-_DISK_FULL = ("No space left on device", "Disk quota exceeded")
+_WHOLE_TOOLKIT = "see that the toolkit is whole"
+_OUT_OF_MEMORY = re.compile(
+    r"died due to signal 9|terminated with signal 9|Killed signal|^Killed$|Cannot allocate memory|bad_alloc"
+    r"|out of memory allocating|(?:catastrophic error|LLVM ERROR): out of memory|(?:virtual )?memory exhausted"
+    r"|Memory allocation failure",
+    re.MULTILINE,
+)
+_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_FOREIGN_HOST = re.compile(r"unsupported GNU version|unsupported clang version")
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class _Bench:
 
     def compile(self, unit: Unit, kept: Path) -> Compiled:
         """Compile a unit and keep its object; one that is kept already is left as it is."""
-        if kept.is_file():
+        if _is_kept(kept):
             self.log.info(f"{unit.name}: compiled before")
             return Compiled(unit, kept, 0.0)
         output = self.root.staged(unit.output)
@@ -59,7 +69,7 @@ class _Bench:
         finally:
             self.started.pop(unit.name, None)
         seconds = time.monotonic() - begin
-        _keep(output, kept)
+        _keep(unit, output, kept)
         self.log.info(f"{unit.name}: compiled in {seconds:.0f} s")
         return Compiled(unit, kept, seconds)
 
@@ -72,7 +82,7 @@ class _Bench:
                 said, _ = process.communicate()
         except OSError as error:
             raise BuildError(
-                f"{unit.name}: {command[0]} cannot be run: {error.strerror}", hint="see that the toolkit is whole"
+                f"{unit.name}: {command[0]} cannot be run: {error.strerror}", hint=_WHOLE_TOOLKIT
             ) from error
         if process.returncode:
             self._check()
@@ -121,33 +131,6 @@ class _StoppedError(Exception):
 def _kill_group(process: subprocess.Popen[str]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def jobs_allowed(environment: Mapping[str, str], *, memory: int) -> int:
-    """Return how many compilations may run at once: ``MAX_JOBS``, else what cores and free memory allow.
-
-    ``memory`` is what one of them takes, in MiB.
-    """
-    named = environment.get("MAX_JOBS", "")
-    if named.isdigit() and int(named) > 0:
-        return int(named)
-    cores = len(os.sched_getaffinity(0))
-    free = _free_memory()
-    return max(1, cores if free is None else min(cores, free // memory))
-
-
-def _free_memory() -> int | None:
-    """Return the memory that can be had without swapping, in MiB, of the machine and of our control group."""
-    found = []
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        found += [int(line.split()[1]) // 1024 for line in lines if line.startswith("MemAvailable:")]
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-        found += [(int(limit) - used) >> 20] if limit.isdigit() else []
-    except (OSError, ValueError):
-        pass
-    return max(0, min(found)) if found else None
 
 
 def longest_first(units: Sequence[Unit], order: Sequence[str]) -> list[Unit]:
@@ -201,33 +184,47 @@ def _raise_first(failed: Sequence[Future[Compiled]]) -> None:
             raise error
 
 
-def _keep(output: Path, kept: Path) -> None:
-    """Move an object to where it is kept, whole or not at all."""
+def _keep(unit: Unit, output: Path, kept: Path) -> None:
+    """Move an object to where it is kept, then write its digest, without which it is not taken for one."""
     if not output.is_file():
-        raise BuildError(f"the compiler left no {output.name} and no error", hint="see that the toolkit is whole")
+        raise BuildError(f"{unit.name}: the compiler left no {output.name} and no error", hint=_WHOLE_TOOLKIT)
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_name(f".{kept.name}.partial")
-        shutil.move(output, partial)
-        partial.replace(kept)
+        shutil.move(output, kept)
+        write_whole(_digest_file(kept), sha256_file(kept).encode())
     except OSError as error:
+        with suppress(OSError):
+            kept.unlink(missing_ok=True)
+        reason = error.strerror or error
         raise BuildError(
-            f"the object {kept.name} cannot be kept: {error.strerror}", hint="see that the disk of the cache has room"
+            f"{unit.name}: its object cannot be kept in {kept.parent}: {reason}", hint="see that the disk has room"
         ) from error
+
+
+def _is_kept(kept: Path) -> bool:
+    """Tell whether an object was kept whole; one that a crash or the disk damaged is compiled again."""
+    digest = _digest_file(kept)
+    return kept.is_file() and digest.is_file() and sha256_file(kept).encode() == digest.read_bytes()
+
+
+def _digest_file(kept: Path) -> Path:
+    return kept.with_name(f"{kept.name}.sha256")
 
 
 def failure(name: str, command: Sequence[str], code: int, said: str) -> BuildError:
     """Explain why a compiler failed: the unit, the command, its last lines, and what to do."""
     lines = [line for line in said.splitlines() if line.strip()][-_LAST_LINES:]
     text = "\n".join([f"  {line}" for line in lines] or ["  it said nothing"])
-    killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL) or any(sign in said for sign in _OUT_OF_MEMORY)
-    if any(sign in said for sign in _DISK_FULL):
+    killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL) or _OUT_OF_MEMORY.search(said)
+    reason, hint = f"its compiler failed with exit code {code}", "see the compiler's message"
+    if _DISK_FULL.search(said):
         reason, hint = "the disk is full", "make room where FORKWHEEL_CACHE is; units that are done are kept"
     elif killed:
-        reason, hint = (
-            "its compiler was killed, probably for memory",
-            "set MAX_JOBS=1, or use a machine with more memory",
-        )
-    else:
-        reason, hint = f"its compiler failed with exit code {code}", "see the compiler's message"
+        reason = "its compiler ran out of memory, or was killed"
+        hint = "set MAX_JOBS=1, or use a machine with more memory; units that are done are kept"
+    elif code < 0:
+        reason = f"its compiler was ended by signal {-code} ({signal.strsignal(-code)})"
+        hint = f"{_WHOLE_TOOLKIT}, and that the machine has memory to spare"
+    elif _FOREIGN_HOST.search(said):
+        reason, hint = "nvcc does not work with this host compiler", "set CXX to an older g++, such as g++-12"
     return BuildError(f"{name}: {reason}\n  {' '.join(command)}\n{text}", hint=hint)

@@ -5,6 +5,7 @@ It is no part of any key: with it and without it the objects are the same.
 
 from __future__ import annotations
 
+import platform
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -59,11 +60,12 @@ def open_compile_cache(
         raise UsageError(f"{URL_VARIABLE} is not the address of a Redis server", hint="write it like redis://HOST:6379")
     python = build_environment(lock.of("compile-cache"), store=store, log=log, offline=offline)
     folder = store.path("ccache", "x").parent
+    store.used(folder)
     settings = {
         "CCACHE_DIR": str(folder),
         "CCACHE_CONFIGPATH": str(folder / "no-settings-of-others"),
         "CCACHE_TEMPDIR": str(folder / "tmp"),
-        "CCACHE_COMPILERCHECK": f"string:{toolchain.digest} {toolchain.host.label}",
+        "CCACHE_COMPILERCHECK": f"string:{platform.machine()} {toolchain.digest} {toolchain.host.label}",
         # The files' content is compared; their times are those of this build's own links.
         "CCACHE_SLOPPINESS": "include_file_ctime,include_file_mtime",
         "CCACHE_MAXSIZE": "5G",

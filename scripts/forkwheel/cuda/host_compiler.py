@@ -39,6 +39,7 @@ def find_host_compiler(environment: Mapping[str, str]) -> HostCompiler:
             f"there is no C++ compiler: {named or 'c++'!r} is not on PATH",
             hint="install g++ (Debian and Ubuntu: apt install g++), or set CXX to one command",
         )
+    command = str(Path(command).absolute())  # it is run in other folders
     numbers = _output([command, "-dumpfullversion", "-dumpversion"], environment).split()
     linker = _linker([command, "-Wl,--version"], environment)
     banner = _output([command, "--version"], environment)

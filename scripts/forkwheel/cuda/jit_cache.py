@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
+from forkwheel.console import readable_size
 from forkwheel.cuda import jit_cache_files
 from forkwheel.cuda.jit_cache_locks import LockHeldError, held_lock, locked
 from forkwheel.errors import ForkwheelError, UsageError
@@ -170,16 +171,6 @@ def describe(folder: CacheFolder) -> str:
     count = "1 file" if folder.files == 1 else f"{folder.files} files"
     text = f"{folder.path}: {count}, {readable_size(folder.size)}"
     return text + (f" (a process holds {folder.held})" if folder.in_use else "")
-
-
-def readable_size(size: int) -> str:
-    """Write a number of bytes for a person, in decimal units."""
-    value = float(size)
-    for unit in ("B", "kB", "MB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} GB"
 
 
 def _clear_folder(path: Path, cache: JitCache) -> CacheFolder:

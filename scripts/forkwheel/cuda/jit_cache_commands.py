@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forkwheel.console import Console
+from forkwheel.console import Console, readable_size
 from forkwheel.cuda.jit_cache import (
     CacheFolder,
     Cleared,
@@ -17,7 +17,6 @@ from forkwheel.cuda.jit_cache import (
     describe,
     find_cache,
     fork_versions,
-    readable_size,
     version_folders,
 )
 from forkwheel.cuda.outranking import Outranking, outranking
@@ -27,7 +26,7 @@ from forkwheel.recipe import JitCache, Package, Recipe, find_recipe, load_recipe
 if TYPE_CHECKING:
     from forkwheel.cli import Commands
 
-JSON_FORMAT = 1
+SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         documents = [
             _document(task, result, dry_run=options.dry_run) for task, result in zip(tasks, results, strict=True)
         ]
-        console.data({"format": JSON_FORMAT, "dry_run": options.dry_run, "packages": documents})
+        console.data({"schema": SCHEMA, "dry_run": options.dry_run, "packages": documents})
     return 0 if options.dry_run else _exit_code(results, console)
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from forkwheel.cuda.census_rules import CensusRules, read_rules
+from forkwheel.errors import RecipeError
+from forkwheel.recipe import ANY_TARGET, Recipe
 from forkwheel.toml_file import Section, read_toml
 
 FORMAT = 1
@@ -16,6 +21,8 @@ FILENAME = "kernels.toml"
 
 _DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _GENERATOR = rf"{_DOTTED}:[A-Za-z_]\w*"
+_DISTRIBUTION = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_REPLACED = ("targets", "work", "cuda_home")
 
 
 @dataclass(frozen=True)
@@ -126,6 +133,24 @@ def load_kernels(file: Path) -> Kernels:
     return kernels
 
 
+def load_recipe_kernels(recipe: Recipe) -> Kernels:
+    """Read a recipe's kernels; raise RecipeError where they do not fit it, so that a rule would never be checked."""
+    file = kernels_file(recipe.folder)
+    if not file.is_file():
+        raise RecipeError(f"the recipe {recipe.name} has no kernels: there is no {file}", hint="describe them there")
+    kernels = load_kernels(file)
+    if recipe.target not in (ANY_TARGET, kernels.rules.target):
+        raise RecipeError(
+            f"{file}: the census rules are for {kernels.rules.target}, and the recipe is for {recipe.target}",
+            hint="write the same `target` in both",
+        )
+    series = recipe.package(kernels.package).series
+    for patch in sorted({rule.patch for rule in kernels.rules.rules if rule.patch}):
+        if series is None or not (series / patch).is_file():
+            raise RecipeError(f"{file}: a rule names {patch}, which is not in the series", hint="correct its name")
+    return kernels
+
+
 def _required(section: Section, key: str) -> Section:
     child = section.section(key)
     assert child is not None
@@ -152,18 +177,27 @@ def _inside(section: Section, key: str, path: str) -> str:
 
 
 def _evaluation(section: Section) -> Evaluation:
-    values = []
+    values, stand_ins = [], section.strings("stand_ins")
     for name, text in section.mapping("values"):
+        if name.partition(".")[0] not in stand_ins:
+            section.fail(f"`values.{name}` is of no stand-in", key="values", hint="name its module in `stand_ins`")
         try:
             values.append((name, json.loads(text)))
         except ValueError:
             section.fail(f"`values.{name}` is {text!r}, not JSON", key="values", hint="write a number, true or false")
+    environment = section.mapping("environment")
+    for name, text in environment:
+        if unknown := next((word for word in re.findall(r"{(\w*)}", text) if word not in _REPLACED), None):
+            known = ", ".join(f"{{{word}}}" for word in _REPLACED)
+            section.fail(
+                f"`environment.{name}` has {{{unknown}}}, which is not replaced", key="environment", hint=f"use {known}"
+            )
     evaluation = Evaluation(
         package=section.string("package", pattern=_DOTTED, what="a package's import name"),
         first=section.strings("first"),
-        stand_ins=section.strings("stand_ins"),
+        stand_ins=stand_ins,
         values=tuple(values),
-        environment=section.mapping("environment"),
+        environment=environment,
     )
     section.finish()
     return evaluation
@@ -185,14 +219,24 @@ def _split(section: Section) -> Split:
 
 def _wheel(section: Section) -> PrebuiltWheel:
     wheel = PrebuiltWheel(
-        distribution=section.string("distribution"),
-        summary=section.string("summary"),
+        distribution=section.string("distribution", pattern=_DISTRIBUTION, what="a distribution's name"),
+        summary=section.string("summary", pattern=r"[^\r\n]*", what="a text of one line"),
         tag=section.string("tag", pattern=r"\w+-\w+", what="a Python and an ABI tag, such as cp39-abi3"),
         objects=_inside(section, "objects", section.string("objects")),
-        requires=section.strings("requires"),
-        license=section.string("license"),
-        license_files=section.strings("license_files"),
+        requires=_requirements(section),
+        license=section.string("license", pattern=r"[^\r\n]*", what="an SPDX expression"),
+        license_files=tuple(_inside(section, "license_files", name) for name in section.strings("license_files")),
         files=tuple((_inside(section, "files", name), text) for name, text in section.mapping("files")),
     )
     section.finish()
     return wheel
+
+
+def _requirements(section: Section) -> tuple[str, ...]:
+    texts = section.strings("requires")
+    for text in texts:
+        try:
+            Requirement(text.replace("{version}", "1"))
+        except InvalidRequirement as error:
+            section.fail(f"{text!r} is not a requirement: {error}", key="requires", hint="write it as NAME=={version}")
+    return texts

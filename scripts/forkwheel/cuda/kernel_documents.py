@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from forkwheel.cuda.kernel_config import FILENAME
 from forkwheel.cuda.kernels import KernelBuild
+from forkwheel.cuda.toolchain import toolchain_lock_file
 from forkwheel.wheels.finish import Wheel
 
 SCHEMA = 1
+RECIPE_FILES = (FILENAME, toolchain_lock_file(Path()).name)
+"""What of a recipe's folder decides how kernels are compiled and packed."""
 
 
-def kernels_document(build: KernelBuild, *, wheel: Wheel | None = None) -> dict[str, Any]:
-    """Return what the manifest records; the same inputs and host compiler give the same document."""
+def kernels_document(
+    build: KernelBuild, *, wheel: Wheel | None = None, recipe_folder: Path | None = None
+) -> dict[str, Any]:
+    """Return what the manifest records; the same inputs and host compiler give the same document.
+
+    With ``recipe_folder`` it also holds what it takes to compile the kernels again elsewhere,
+    which the wheel itself does not carry.
+    """
+    texts = {} if recipe_folder is None else {name: (recipe_folder / name).read_text("utf-8") for name in RECIPE_FILES}
     return {
+        **({"recipe": texts} if texts else {}),
         "schema": SCHEMA,
         "key": build.key,
         "parts": dict(build.parts),
@@ -37,6 +50,7 @@ def observed_document(build: KernelBuild) -> dict[str, Any]:
     """Return what differs from host to host and run to run."""
     use = build.cache_use
     return {
+        "schema": SCHEMA,
         "host_compiler": build.toolchain.host.label,
         "cuda_home": str(build.toolchain.cuda_home),
         "reused": build.reused,

@@ -13,13 +13,14 @@ from forkwheel.console import Log
 from forkwheel.cuda.census import SCHEMA, Census, Kernel, census, census_document
 from forkwheel.cuda.census_rules import check_rules
 from forkwheel.cuda.compile_cache import URL_VARIABLE, open_compile_cache
-from forkwheel.cuda.kernel_config import Kernels, kernels_file, load_kernels
+from forkwheel.cuda.kernel_config import Kernels, load_recipe_kernels
 from forkwheel.cuda.kernel_documents import kernels_document
 from forkwheel.cuda.kernels import KernelBuild, KernelShop, build_kernels, reading_tools
 from forkwheel.cuda.prebuilt import pack_jit_cache
 from forkwheel.cuda.targets import Target, parse_targets
 from forkwheel.cuda.toolchain import LOCKED, load_toolchain_lock, locked_toolchain, system_toolchain
-from forkwheel.recipe import Recipe
+from forkwheel.errors import UsageError
+from forkwheel.recipe import ANY_TARGET, Recipe
 from forkwheel.release.inputs import Inputs
 from forkwheel.release.manifest import write_json
 from forkwheel.store import Store, write_whole
@@ -66,7 +67,7 @@ def make_kernel_wheel(
 
     Nothing is left in ``dest`` where a rule of the census is broken (VerificationError).
     """
-    kernels = load_kernels(kernels_file(recipe.folder))
+    kernels = load_recipe_kernels(recipe)
     lock = load_toolchain_lock(recipe.folder)
     targets = wanted_targets(recipe, kernels, options=options, log=log, environment=environment)
     shop = _shop(kernels, lock, options=options, store=store, log=log, environment=environment)
@@ -112,13 +113,49 @@ def wanted_targets(
     The package's own variable decides nothing here, but it will on the machine that runs the
     wheel, so that one which is set is checked too.
     """
-    targets = parse_targets(options.targets or recipe.target)
+    targets = targets_of(recipe, options.targets)
     for name, text in kernels.evaluation.environment:
         set_here = environment.get(name)
-        if text == "{targets}" and set_here and parse_targets(set_here) != targets:
+        if text == "{targets}" and set_here and _set_targets(name, set_here) != targets:
             named = ", ".join(target.name for target in targets)
             log.warning(f"{name} is {set_here!r} and is not used: the kernels are compiled for {named}")
     return targets
+
+
+def check_options(options: KernelOptions, recipe: Recipe, *, version: str, record: bool) -> None:
+    """Refuse, before anything is compiled, what must not have a revision's version or be locked (UsageError)."""
+    development = ".dev." in version
+    if options.fast and not development:
+        raise UsageError(
+            f"a fast build gives other bytes each time, so it can't be {version}", hint="build it without --fast"
+        )
+    if not record:
+        return
+    reasons = {
+        f"{version} is a development build": development,
+        "a fast build gives other bytes each time": options.fast,
+        f"the lock is for {recipe.target} alone": [target.name for target in targets_of(recipe, options.targets)]
+        != [recipe.target],
+        "the lock is for the locked toolkit": options.toolkit != LOCKED,
+        "the lock is for all modules together": bool(options.modules),
+    }
+    if reason := next((text for text, holds in reasons.items() if holds), None):
+        hint = "run `nox -s lock` first" if development else "use --lock without other options"
+        raise UsageError(f"these kernels can't be locked: {reason}", hint=hint)
+
+
+def targets_of(recipe: Recipe, named: str) -> tuple[Target, ...]:
+    """Return the targets that a person named, or the recipe's own."""
+    if not named and recipe.target == ANY_TARGET:
+        raise UsageError(f"the recipe {recipe.name} is for no GPU in particular", hint='name one: --targets "12.0a"')
+    return parse_targets(named or recipe.target)
+
+
+def _set_targets(variable: str, text: str) -> tuple[Target, ...]:
+    try:
+        return parse_targets(text)
+    except UsageError as error:
+        raise UsageError(f"{variable}: {error.message}", hint=f"{error.hint}; or unset {variable}") from error
 
 
 def _shop(
@@ -151,7 +188,10 @@ def _checked_census(build: KernelBuild, kernels: Kernels, *, shop: KernelShop, p
             log=shop.log,
             offline=shop.offline,
         )
-        check_rules(taken, kernels.rules, targets=[target.name for target in build.targets], partial=partial)
+        checked = check_rules(taken, kernels.rules, targets=[target.name for target in build.targets], partial=partial)
+        for reason in checked.skipped:
+            shop.log.warning(f"SKIP {reason}")
+        shop.log.info(f"{checked.held} census rules hold")
     return taken
 
 
@@ -159,16 +199,21 @@ def kept_census(files: list[Path], *, lock: Inputs, store: Store, log: Log, offl
     """Take the census of ``files``, or return the one that was taken of the same bytes."""
     parts = [SCHEMA, lock.digest("reading"), *(sha256(file.read_bytes()).hexdigest() for file in files)]
     kept = store.path("census", f"{sha256(json.dumps(parts).encode()).hexdigest()}.json")
-    if kept.is_file():
-        return _read_census(kept)
+    store.used(kept)
+    if (taken := _read_census(kept)) is not None:
+        return taken
     taken = census(files, tools=reading_tools(lock, store=store, log=log, offline=offline))
     write_whole(kept, json.dumps(census_document(taken)).encode())
     return taken
 
 
-def _read_census(file: Path) -> Census:
-    document = json.loads(file.read_bytes())
-    return Census(
-        tuple((item["name"], item["sha256"]) for item in document["objects"]),
-        tuple(Kernel(**item) for item in document["kernels"]),
-    )
+def _read_census(file: Path) -> Census | None:
+    """Return the census that was kept, or None where there is none that can be read."""
+    try:
+        document = json.loads(file.read_bytes())
+        return Census(
+            tuple((item["name"], item["sha256"]) for item in document["objects"]),
+            tuple(Kernel(**item) for item in document["kernels"]),
+        )
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None

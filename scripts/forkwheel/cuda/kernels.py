@@ -14,20 +14,14 @@ from pathlib import Path
 from forkwheel.console import Log
 from forkwheel.cuda.build_root import BuildRoot, build_root
 from forkwheel.cuda.built_module import BuiltModule, hand_out, read_slot, write_slot
-from forkwheel.cuda.compilation import Compiled, compile_units, failure, jobs_allowed, longest_first
+from forkwheel.cuda.compilation import Compiled, compile_units, failure, longest_first
 from forkwheel.cuda.compile_cache import CacheUse, CompileCache, account
 from forkwheel.cuda.cubins import ReadingTools, device_digests
+from forkwheel.cuda.jobs import free_memory, jobs_allowed
 from forkwheel.cuda.kernel_config import Kernels
-from forkwheel.cuda.specification import (
-    Module,
-    Unit,
-    compile_environment,
-    evaluate,
-    recorded,
-    stage_inputs,
-    with_option,
-)
-from forkwheel.cuda.splitting import check_splits, split_units
+from forkwheel.cuda.module import Module, Unit, recorded, with_option
+from forkwheel.cuda.specification import compile_environment, evaluate, stage_inputs
+from forkwheel.cuda.splitting import check_order, check_splits, split_units
 from forkwheel.cuda.targets import Target
 from forkwheel.cuda.toolchain import Toolchain
 from forkwheel.errors import UsageError
@@ -109,6 +103,8 @@ def build_kernels(
         if modules is None:
             check_splits(shop.kernels.splits, found, file=shop.kernels.file)
         found = tuple(split_units(root, module, shop.kernels.splits) for module in found)
+        if modules is None:
+            check_order(shop.kernels.longest_first, found, file=shop.kernels.file)
         if fast:
             found = tuple(with_option(module, "--split-compile=0") for module in found)
         parts = _parts(root, found, shop=shop, targets=targets, fast=fast)
@@ -132,7 +128,7 @@ class _Work:
     def build(
         self, modules: Sequence[Module], *, parts: tuple[tuple[str, str], ...], dest: Path, fast: bool
     ) -> KernelBuild:
-        built = None if self.fresh else read_slot(self.slot)
+        built = None if self.fresh else read_slot(self.slot, store=self.shop.store, log=self.shop.log)
         seconds: dict[str, float] = {}
         reused = built is not None
         if built is None:
@@ -145,10 +141,11 @@ class _Work:
                 built = hand_out(built, dest)
                 if not self.fresh:
                     self.shop.store.publish(made, self.slot)
-                    shutil.rmtree(self._objects, ignore_errors=True)
         else:
             self.shop.log.info("the kernels of this key were built before")
             built = hand_out(built, dest)
+        if not self.fresh:  # linked, so that its single objects serve no more; a kill may have left them
+            self.shop.store.discard(self._objects)
         use = account(self.cache, self.root.stage / _STATS) if self.cache else None
         return KernelBuild(
             modules=built,
@@ -168,7 +165,7 @@ class _Work:
     def _compile(self, modules: Sequence[Module], *, keep: Path) -> tuple[Compiled, ...]:
         units = [unit for module in modules for unit in module.units]
         config = self.shop.kernels
-        jobs = jobs_allowed(self.shop.environment, memory=config.memory)
+        jobs = jobs_allowed(self.shop.environment, memory=config.memory, free=free_memory())
         environment = compile_environment(self.shop.toolchain)
         if self.cache:
             environment |= dict(self.cache.environment)
@@ -178,13 +175,14 @@ class _Work:
             return keep / Path(unit.output).parent.name / Path(unit.output).name
 
         with self.shop.log.stage("compile"):
+            self.shop.log.info(f"{len(units)} units, {jobs.count} at once ({jobs.limit})")
             return compile_units(
                 longest_first(units, config.longest_first),
                 root=self.root,
                 kept=kept,
                 environment=environment,
                 prefix=self.cache.prefix if self.cache else (),
-                jobs=jobs,
+                jobs=jobs.count,
                 log=self.shop.log,
             )
 
@@ -247,8 +245,8 @@ def _parts(
     root: BuildRoot, modules: Sequence[Module], *, shop: KernelShop, targets: Sequence[Target], fast: bool
 ) -> tuple[tuple[str, str], ...]:
     tree = root.stage / "tree"
-    compiled = tuple(f"{path}/" for _, path in shop.kernels.links)
-    names = [name for name in walk(tree) if name.startswith(compiled)]
+    compiled = [path for _, path in shop.kernels.links]
+    names = [name for name in walk(tree) if any(name == path or name.startswith(f"{path}/") for path in compiled)]
     generated = root.stage / "generated"
     commands = [recorded(unit.command, toolchain=shop.toolchain) for module in modules for unit in module.units]
     commands += [recorded(module.link, toolchain=shop.toolchain) for module in modules]

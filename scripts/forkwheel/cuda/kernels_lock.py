@@ -6,6 +6,8 @@ compiler and linker too: bytes are claimed to be equal only under the same ones.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from forkwheel.wheels.finish import Wheel
 FORMAT = 1
 FILENAME = "kernels.lock.toml"
 _DIGEST = r"[0-9a-f]{64}"
+_PLATFORM = re.compile(r"(?:(?:many|musl)linux_\d+_\d+|linux)_")
 _HEADER = "# Written by `forkwheel kernels --lock`: the kernels of each revision, by host compiler.\n\n"
 
 
@@ -47,6 +50,11 @@ class LockedKernels:
         """The device code of each module."""
         return {module.name: module.device for module in self.modules}
 
+    @property
+    def machine(self) -> str:
+        """The processor architecture that the wheel is for, as its tag names it: ``x86_64``."""
+        return _PLATFORM.sub("", self.filename.removesuffix(".whl").rpartition("-")[2])
+
 
 @dataclass(frozen=True)
 class KernelsLock:
@@ -61,9 +69,10 @@ class KernelsLock:
         Raise VerificationError where the same host compiler gave another wheel, or any of
         them other device code.
         """
-        same = [locked for locked in self.builds if (locked.version, locked.key) == (build.version, build.key)]
+        same = self._same(build)
         if not same:
-            return "the kernels' lock does not know this build"
+            changed = ": its sources, its toolkit or kernels.toml changed since" if self._replaced(build) else ""
+            return f"the kernels' lock does not know this build of {build.version}{changed}"
         for locked in same:
             if locked.device != build.device:
                 raise VerificationError(
@@ -85,21 +94,45 @@ class KernelsLock:
                 )
             if locked.host == build.host:
                 return "equal to the kernels' lock"
-        hosts = " / ".join([*sorted({locked.host for locked in same}), build.host])
-        return f"device code identical, host code differs: {hosts}"
+        return host_code_differs([*sorted({locked.host for locked in same}), build.host])
 
-    def with_build(self, build: LockedKernels) -> KernelsLock:
-        """Return the lock with one build added; it replaces those of its version with its host or another key."""
+    def knows(self, build: LockedKernels) -> bool:
+        """Tell whether the lock has a build of the same version and key, from whatever host compiler."""
+        return bool(self._same(build))
+
+    def _same(self, build: LockedKernels) -> list[LockedKernels]:
+        return [locked for locked in self.builds if (locked.version, locked.key) == (build.version, build.key)]
+
+    def _replaced(self, build: LockedKernels) -> list[LockedKernels]:
+        """Return the builds of the same version and machine that were made of other inputs."""
+        place = (build.version, build.machine)
+        return [other for other in self.builds if (other.version, other.machine) == place and other.key != build.key]
+
+    def with_build(self, build: LockedKernels, *, released: bool = False) -> KernelsLock:
+        """Return the lock with one build added.
+
+        It replaces those of its version and machine that have its host or another key; raise
+        UsageError where it would replace those of a version that was released.
+        """
         if ".dev." in build.version:
             raise UsageError(
                 f"{build.version} is a development build, which can't be locked", hint="run `nox -s lock` first"
             )
+        replaced = self._replaced(build)
+        if replaced and released:
+            raise UsageError(
+                f"{build.version} is released, and its kernels are of other inputs than the lock's: their key is "
+                f"{build.key[:12]}, not {replaced[0].key[:12]}",
+                hint="undo the change, or make the next revision: raise `revision` in recipe.toml, then `nox -s lock`",
+            )
+        again = (build.version, build.machine, build.host)
         others = [
             other
             for other in self.builds
-            if other.version != build.version or (other.key == build.key and other.host != build.host)
+            if other not in replaced and (other.version, other.machine, other.host) != again
         ]
-        return replace(self, builds=tuple(sorted([*others, build], key=lambda item: (item.version, item.host))))
+        builds = sorted([*others, build], key=lambda item: (item.version, item.machine, item.host))
+        return replace(self, builds=tuple(builds))
 
     def write(self) -> None:
         """Write the lock's file whole."""
@@ -108,6 +141,11 @@ class KernelsLock:
     def text(self) -> str:
         """Return the lock as TOML."""
         return _HEADER + "\n".join([toml_table("", [("format", FORMAT)]).lstrip(), *map(_build_text, self.builds)])
+
+
+def host_code_differs(hosts: Sequence[str]) -> str:
+    """Say how builds of the same device code agree that ``hosts``, compilers, made."""
+    return f"device code identical, host code differs: {' / '.join(hosts)}"
 
 
 def _difference(locked: LockedKernels, build: LockedKernels) -> str:

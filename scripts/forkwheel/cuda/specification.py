@@ -1,56 +1,34 @@
 """The package's own specification of its modules, as the commands that build them.
 
-The package is asked for its ninja files, in the build root; ninja expands them. What is
-changed in the commands afterwards is here, and nowhere else.
+The package is asked for its ninja files, in the build root; ninja expands them.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from forkwheel.cuda.build_root import ROOT, BuildRoot
 from forkwheel.cuda.host_compiler import make_driver_stub
 from forkwheel.cuda.kernel_config import Kernels
+from forkwheel.cuda.module import STUBS, Module, Unit, compiled_alike, linked_statically
 from forkwheel.cuda.targets import Target
 from forkwheel.cuda.toolchain import LOCKED, Toolchain, link_tree, site_packages
 from forkwheel.errors import BuildError, RecipeError
 
-_KNOWS_SEEDS = (13, 0)
+_ANSWER = '{"modules": '
+_WORK_HINT = "see that `environment` in kernels.toml points the package to {work}"
 _EVALUATE = Path(__file__).with_name("evaluate.py")
-_TREE, _TOOLKIT, _PACKAGES, _WORK, _OBJECTS, _PYTHON, _STUBS = (
-    ROOT / name for name in ("tree", "toolkit", "packages", "work", "objects", "python", "stubs")
+_TREE, _TOOLKIT, _PACKAGES, _WORK, _OBJECTS, _PYTHON = (
+    ROOT / name for name in ("tree", "toolkit", "packages", "work", "objects", "python")
 )
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One translation unit: its source, its object and the command between them, below ``ROOT``."""
-
-    source: str
-    output: str
-    command: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The source's file name."""
-        return Path(self.source).name
-
-
-@dataclass(frozen=True)
-class Module:
-    """One shared object: its units and the command that links them."""
-
-    name: str
-    units: tuple[Unit, ...]
-    output: str
-    link: tuple[str, ...]
 
 
 def stage_inputs(root: BuildRoot, *, tree: Path, kernels: Kernels, toolchain: Toolchain, python: Path) -> None:
@@ -61,12 +39,14 @@ def stage_inputs(root: BuildRoot, *, tree: Path, kernels: Kernels, toolchain: To
         if not (stage / "tree" / path).exists():
             raise RecipeError(f"{kernels.file}: `links` names {path}, which the tree lacks", hint="correct `links`")
         link = stage / "tree" / name
+        if os.path.lexists(link):
+            raise RecipeError(f"{kernels.file}: `links` names {name}, which the tree has", hint="correct `links`")
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(os.path.relpath(stage / "tree" / path, link.parent))
     if toolchain.kind == LOCKED:
         link_tree(toolchain.cuda_home, stage / "toolkit")
     link_tree(site_packages(python), stage / "packages")
-    make_driver_stub(stage / "stubs", compiler=toolchain.host)
+    make_driver_stub(root.staged(str(STUBS)), compiler=toolchain.host)
     for name in ("work", "objects", "python", "tmp"):
         (stage / name).mkdir()
 
@@ -106,14 +86,35 @@ def evaluate(
             f"the specification of {', '.join(modules)} cannot be evaluated: {lines[-1]}",
             hint="see that the patches admit the target and that `evaluation` in kernels.toml names what it imports",
         )
-    answer = json.loads(result.stdout.splitlines()[-1])
+    try:
+        answer = json.loads(next(line for line in result.stdout.splitlines() if line.startswith(_ANSWER)))
+        ninja_files = {name: root.staged(module["ninja"]) for name, module in answer["modules"].items()}
+    except (StopIteration, ValueError) as error:
+        raise BuildError(
+            f"the specification of {', '.join(modules)} wrote no ninja file below {_WORK}: {result.stdout[-300:]}",
+            hint=_WORK_HINT,
+        ) from error
     ninja = python.with_name("ninja")
     found = []
     for name, module in answer["modules"].items():
-        entries = _expanded(root.staged(module["ninja"]), ninja=ninja)
+        entries = _expanded(ninja_files[name], ninja=ninja)
         moved = ((str(Path(module["ninja"]).parent), str(_OBJECTS / name)), (answer["python_include"], str(_PYTHON)))
         found.append(_module(name, entries, moved=moved, toolchain=toolchain))
+        _check_inputs(found[-1], kernels)
     return tuple(found)
+
+
+def _check_inputs(module: Module, kernels: Kernels) -> None:
+    """Refuse a source or include folder that no link covers: a change there would leave the key as it is."""
+    covered = [str(_TREE / name) for link in kernels.links for name in link]
+    for word in chain.from_iterable(unit.command for unit in module.units):
+        for path in re.findall(rf"{re.escape(str(_TREE))}[^\s,:=]*", word):
+            if not any(path == folder or path.startswith(f"{folder}/") for folder in covered):
+                raise RecipeError(
+                    f"{kernels.file}: {module.name} is compiled from {path.removeprefix(f'{ROOT}/')}, "
+                    "which no link covers",
+                    hint="add its folder to `links`: what lies outside is not part of the kernels' key",
+                )
 
 
 def compile_environment(toolchain: Toolchain) -> dict[str, str]:
@@ -134,9 +135,16 @@ def _cuda_home(toolchain: Toolchain) -> Path:
 
 
 def _environment(kernels: Kernels, *, targets: Sequence[Target], toolchain: Toolchain) -> dict[str, str]:
-    named = {"targets": " ".join(target.capability for target in targets), "work": str(_WORK)}
     environment = compile_environment(toolchain)
-    environment |= {name: text.format_map(named) for name, text in kernels.evaluation.environment}
+    named = {
+        "{targets}": " ".join(target.capability for target in targets),
+        "{work}": str(_WORK),
+        "{cuda_home}": environment["CUDA_HOME"],
+    }
+    for name, text in kernels.evaluation.environment:
+        for word, value in named.items():
+            text = text.replace(word, value)
+        environment[name] = text
     if toolchain.host.chosen:
         environment |= {"CXX": toolchain.host.command, "CC": toolchain.host.command}
     return environment
@@ -168,6 +176,8 @@ def _module(
         for old, new in moved:
             words = [word.replace(old, new) for word in words]
         source, output, *command = words
+        if not output.startswith(f"{ROOT}/"):
+            raise BuildError(f"the specification of {name} writes {output}, outside of {ROOT}", hint=_WORK_HINT)
         if output.endswith(".so"):
             links.append((output, linked_statically(command)))
         else:
@@ -178,55 +188,3 @@ def _module(
             hint="forkwheel knows modules of one shared object",
         )
     return Module(name, tuple(units), *links[0])
-
-
-def compiled_alike(command: Sequence[str], *, seed: str, toolchain: Toolchain) -> tuple[str, ...]:
-    """Make a compilation repeatable: of nvcc's choices, two enter the object and change from run to run.
-
-    Its temporary files go beside the object, since it embeds their names. A unit that defines
-    nothing external gets its process id into the names of its static symbols, unless nvcc is
-    given a ``seed`` (which it knows since CUDA 13.0).
-    """
-    if Path(command[0]).name != "nvcc":
-        return tuple(command)
-    options = ["-objtemp", random_seed(seed)] if toolchain.release >= _KNOWS_SEEDS else ["-objtemp"]
-    return (command[0], *options, *command[1:])
-
-
-def random_seed(name: str) -> str:
-    """Return the option that names a unit's static symbols after ``name``, which must be its own."""
-    return f"-frandom-seed={name}"
-
-
-def linked_statically(command: Sequence[str]) -> tuple[str, ...]:
-    """Link the CUDA runtime into the object, so that it loads beside a runtime of any CUDA release.
-
-    Its symbols stay inside. The driver's library is named only where the object itself calls it.
-    """
-    options = ["--as-needed", "--build-id=none", "--exclude-libs=libcudart_static.a"]
-    by_nvcc = Path(command[0]).name == "nvcc"
-    passed = [part for option in options for part in (("-Xlinker", option) if by_nvcc else (f"-Wl,{option}",))]
-    arguments = ["-lcudart_static" if argument == "-lcudart" else argument for argument in command[1:]]
-    return (command[0], *passed, *arguments, f"-L{_STUBS}", "-ldl", "-lrt", "-lpthread")
-
-
-def recorded(command: Sequence[str], *, toolchain: Toolchain) -> str:
-    """Write a command as the manifest records it: paths relative to the roots, the same on every machine."""
-    named = [(str(toolchain.cuda_home), "toolkit"), (f"{ROOT}/", "")]
-    if toolchain.host.chosen:
-        named.append((toolchain.host.command, "c++"))
-    text = shlex.join(command)
-    for path, name in named:
-        text = text.replace(path, name)
-    return text
-
-
-def with_option(module: Module, option: str) -> Module:
-    """Return a module whose nvcc commands have one more option."""
-    units = tuple(
-        replace(unit, command=(unit.command[0], option, *unit.command[1:]))
-        if Path(unit.command[0]).name == "nvcc"
-        else unit
-        for unit in module.units
-    )
-    return replace(module, units=units)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from forkwheel.cuda.build_root import ROOT, BuildRoot
 from forkwheel.cuda.kernel_config import Split
-from forkwheel.cuda.specification import Module, Unit, random_seed
+from forkwheel.cuda.module import Module, Unit, random_seed
 from forkwheel.errors import RecipeError
 
 _GENERATED = ROOT / "generated"
@@ -53,6 +53,16 @@ def check_splits(splits: Sequence[Split], modules: Sequence[Module], *, file: Pa
                 f"{file}: a split names the unit {split.unit}, which no module has",
                 hint=f"the units are: {', '.join(sorted(names))}",
             )
+
+
+def check_order(order: Sequence[str], modules: Sequence[Module], *, file: Path) -> None:
+    """Raise RecipeError where ``longest_first`` names a unit that no module has, so that it orders nothing."""
+    names = {unit.name for module in modules for unit in module.units}
+    if unknown := next((name for name in order if name not in names), None):
+        raise RecipeError(
+            f"{file}: `longest_first` names the unit {unknown}, which no module has",
+            hint=f"the units are: {', '.join(sorted(names))}",
+        )
 
 
 def _parts(root: BuildRoot, unit: Unit, split: Split) -> Iterator[Unit]:

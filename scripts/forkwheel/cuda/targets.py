@@ -10,6 +10,8 @@ from forkwheel.errors import UsageError
 _SM = re.compile(r"sm_([1-9][0-9]?)([0-9])([af]?)")
 _CAPABILITY = re.compile(r"([1-9][0-9]?)\.([0-9])([af]?)")
 _HINT = "write targets like 12.0a (or sm_120a), separated by single spaces"
+_FIRST_KNOWN = {(10, 3): (12, 9), (11, 0): (13, 0), (12, 1): (12, 9)}
+"""Targets from 10.0 on that are younger than CUDA 12.8, and the release that brought them."""
 
 
 @dataclass(frozen=True, order=True)
@@ -33,13 +35,12 @@ class Target:
     @property
     def needs_nvcc(self) -> tuple[int, int]:
         """The oldest CUDA release whose compiler knows the target."""
-        if self.suffix == "f":
-            return (12, 9)
-        return (12, 8) if self.major >= 10 else (12, 0)
+        known = _FIRST_KNOWN.get((self.major, self.minor), (12, 8) if self.major >= 10 else (12, 0))
+        return max(known, (12, 9)) if self.suffix == "f" else known
 
 
 def parse_target(text: str) -> Target:
-    """Read one target; raise UsageError where it is malformed or lacks the suffix that it needs.
+    """Read one target; raise UsageError where it is malformed or has not the suffix that it needs.
 
     From 9.0 on the instructions that the kernels use exist under a suffix only: without
     one, some do not assemble and others are left out in silence.
@@ -52,6 +53,12 @@ def parse_target(text: str) -> Target:
         raise UsageError(
             f"the target {text!r} has no suffix, which {target.name} needs for its own instructions",
             hint=f"write {target.capability}a",
+        )
+    first = {"a": 9, "f": 10}.get(target.suffix, 0)
+    if target.major < first:
+        raise UsageError(
+            f"the target {text!r} has the suffix {target.suffix!r}, which begins with {first}.0",
+            hint=f"write {target.major}.{target.minor}",
         )
     return target
 

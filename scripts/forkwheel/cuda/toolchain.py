@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -15,16 +17,18 @@ from pathlib import Path
 from forkwheel.console import Log
 from forkwheel.cuda.host_compiler import HostCompiler, find_host_compiler, make_driver_stub
 from forkwheel.cuda.targets import Target
-from forkwheel.errors import ToolchainError
+from forkwheel.errors import ToolchainError, host_error
 from forkwheel.release.inputs import Inputs, load_inputs
 from forkwheel.store import Store
 from forkwheel.tree import sha256_file
 from forkwheel.wheels.environment import build_environment
+from forkwheel.wheels.listing import is_whole, write_listing
 
 LOCKED, SYSTEM = "locked", "system"
 KINDS = (LOCKED, SYSTEM)
 
 _LAYOUT = 1  # raised when the same packages are laid out in another way
+_LISTING = "forkwheel.files.json"
 _RELEASE = re.compile(r"release (\d+)\.(\d+), V(\S+)")
 _COMPILER_FILES = (
     "bin/nvcc",
@@ -90,9 +94,10 @@ def locked_toolchain(
     Raise FetchError or PinMismatchError where its packages cannot be had as locked.
     """
     host = find_host_compiler(environment)
-    home = store.path("toolkits", f"{lock.digest('toolkit')}-{_LAYOUT}")
+    home = store.path("toolkits", f"{lock.digest('toolkit')}-{platform.machine()}-{_LAYOUT}")
     with store.lock(f"toolkit-{home.name}", waiting=lambda: log.info("waiting for another run's toolkit")):
-        if not home.is_dir():
+        if not is_whole(home, home / _LISTING):
+            store.discard(home)
             python = build_environment(lock.of("toolkit"), store=store, log=log, offline=offline)
             with store.temporary() as temporary:
                 store.publish(_assembled(site_packages(python), temporary / "toolkit", host=host), home)
@@ -123,6 +128,7 @@ def _assembled(packages: Path, home: Path, *, host: HostCompiler) -> Path:
     if not (home / "lib64").exists():
         (home / "lib64").symlink_to("lib")
     make_driver_stub(home / "lib64" / "stubs", compiler=host)
+    write_listing(home, home / _LISTING)
     return home
 
 
@@ -132,10 +138,13 @@ def link_tree(source: Path, target: Path) -> None:
 
 
 def _link(source: str, target: str) -> str:
-    try:
+    with suppress(OSError):
         os.link(source, target)
-    except OSError:
+        return target
+    try:
         shutil.copy2(source, target)
+    except OSError as error:  # one clear error: copytree would go on, and list what failed of thousands of files
+        raise host_error(error) from error
     return target
 
 
