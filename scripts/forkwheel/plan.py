@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from forkwheel.console import Console
-from forkwheel.errors import RecipeError
+from forkwheel.errors import ForkwheelError, PatchError, RecipeError
 from forkwheel.fetch import FetchContext
 from forkwheel.key import Key, build_key, development_version, released_version
+from forkwheel.patching.apply import Change, check_series
 from forkwheel.patching.series import Series, check_expiry, load_series
-from forkwheel.recipe import FileSource, GitSource, Package, Recipe
+from forkwheel.recipe import FileSource, GitSource, Package, Recipe, wheel_tags
 from forkwheel.release.inputs import Inputs, PackageInputs
 from forkwheel.release.lock import LockedWheel, Revision, WheelsLock
 from forkwheel.sources import SourceTree, archive_tree, source_tree
@@ -43,7 +45,7 @@ class Plan:
 
     @property
     def tags(self) -> str:
-        """The Python, ABI and platform tags of the wheel that it is made from, or nothing."""
+        """The tags of the wheel that it is made from, or nothing."""
         source = self.source.source
         return "" if isinstance(source, GitSource) or source.kind != "wheel" else wheel_tags(source.filename)
 
@@ -99,10 +101,36 @@ def _fetch_all(
         mine = replace(context, log=console.bind(package.name))
         if package.is_taken:
             return archive_tree(package, context=mine)
-        return source_tree(package, context=mine, kind=kind)
+        with naming_wheel(package):
+            return source_tree(package, context=mine, kind=kind)
 
     with ThreadPoolExecutor(max_workers=min(len(packages), _AT_ONCE)) as pool:
         return list(pool.map(fetch, packages))
+
+
+@contextmanager
+def naming_wheel(package: Package) -> Iterator[None]:
+    """Let an error name the wheel that a package is made from: there may be several, and one at fault."""
+    try:
+        yield
+    except ForkwheelError as error:
+        name = package.sources[0].pin.partition("@")[0]
+        if len(package.sources) == 1 and name.endswith(".whl") and name not in error.message:
+            error.message = f"{name}: {error.message}"
+            error.args = (error.message,)
+        raise
+
+
+def check_plan(plan: Plan) -> tuple[Change, ...]:
+    """Apply a plan's series in memory, and return what it changes; an error names the wheel, if it is made from one."""
+    with naming_wheel(plan.package):
+        changes = check_series(plan.series, plan.source.tree)
+        if plan.tags and (own := [change.path for change in changes if ".dist-info/" in change.path]):
+            raise PatchError(
+                f"{own[0]} is the wheel's own record, which a patch must not change",
+                hint="requirements are rewritten with the recipe's `requires`",
+            )
+    return changes
 
 
 def _inputs(package: Package, source: SourceTree, inputs: Inputs) -> PackageInputs:
@@ -163,11 +191,6 @@ def _version(recipe: Recipe, keyed: Sequence[tuple[Package, Key]], *, revision: 
     if len(keyed) > 1:
         key = Key(tuple(sorted((one.sources[0].pin, each.digest) for one, each in keyed)))
     return development_version(package, local=recipe.local, key=key)
-
-
-def wheel_tags(filename: str) -> str:
-    """Return the Python, ABI and platform tags of a wheel's file name; nothing for another file's."""
-    return "-".join(filename.removesuffix(".whl").split("-")[-3:]) if filename.endswith(".whl") else ""
 
 
 def _required(package: Package, versions: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -13,6 +13,8 @@ FORMAT = 1
 SOURCE_KINDS = ("git", "sdist", "wheel")
 ANY_TARGET = "any"
 """The target of a recipe whose packages have nothing to do with a GPU."""
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+"""What the name of a recipe or package looks like."""
 LONGEST_NAME = 100
 """Characters of a name or version: they become part of file names, which hold 255 bytes."""
 
@@ -58,6 +60,14 @@ class FileSource:
 
 
 Source = GitSource | FileSource
+
+
+def wheel_tags(filename: str) -> str:
+    """Return what tells a version's wheels apart: the build, Python, ABI and platform tags of a wheel's file name.
+
+    The name of another kind of file has none.
+    """
+    return filename.removesuffix(".whl").split("-", 2)[-1] if filename.endswith(".whl") else ""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from forkwheel import recipe_keys
 from forkwheel.plain_path import name_fault
-from forkwheel.recipe import ANY_TARGET, FORMAT, LONGEST_NAME, Package, Recipe
+from forkwheel.recipe import ANY_TARGET, FORMAT, LONGEST_NAME, NAME, Package, Recipe
 from forkwheel.recipe_tables import (
     optional_tree_path,
     patterns,
@@ -22,7 +22,6 @@ from forkwheel.recipe_tables import (
 )
 from forkwheel.toml_file import Section, read_toml, shown
 
-_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _LOCAL = r"[a-z](?:[a-z0-9]*)"
 _TARGET = r"sm_[1-9][0-9]{1,2}[af]?|any"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -42,7 +41,7 @@ def read_recipe(file: Path, *, series_root: Path | None = None) -> Recipe:
     assert head is not None
     head.expect(recipe_keys.RECIPE)
     head.integer("format", default=FORMAT, minimum=1)
-    name = _name(head, "name", pattern=_NAME, what="a name of letters, digits, '.', '_' and '-'")
+    name = _name(head, "name", pattern=NAME, what="a name of letters, digits, '.', '_' and '-'")
     local = _name(head, "local", pattern=_LOCAL, what="one lower-case word of letters and digits")
     sections = top.sections("package")
     packages = [_package(section, series_root=series_root) for section in sections]
@@ -121,7 +120,7 @@ def _check_lengths(sections: list[Section], packages: list[Package], local: str)
 
 def _package(section: Section, *, series_root: Path | None) -> Package:
     section.expect(recipe_keys.PACKAGE)
-    name = _name(section, "name", pattern=_NAME, what="a distribution's name")
+    name = _name(section, "name", pattern=NAME, what="a distribution's name")
     version = _version(section)
     return Package(
         name=name,

@@ -66,6 +66,10 @@ def read_sources(section: Section, name: str, version: str) -> tuple[Source, ...
         source = _source(child, name, version)
         if source.kind != "wheel" and any(source.kind == other.kind for other in sources):
             child.fail(f"{name} has two sources of kind {source.kind}", key="kind", hint="remove one of them")
+        if isinstance(source, FileSource) and any(
+            source.filename == getattr(other, "filename", "") for other in sources
+        ):
+            child.fail(f"{source.filename!r} is given twice", key="filename", hint="remove one of them")
         sources.append(source)
     if not sources:
         section.fail(f"package {name!r} has no source", hint="add a [[package.source]] table")

@@ -46,8 +46,8 @@ _EXCESS = re.compile(
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A statement: the position it gives, where it starts, and its value's span; a table has none."""
+class Place:
+    """A statement: the position it gives, the offset at which it starts, and its value's span; a table has none."""
 
     position: Position
     start: int
@@ -63,7 +63,7 @@ def locate(text: str) -> dict[Position, int]:
     stated: dict[Position, int] = {(): 1}
     implied: dict[Position, int] = {}
     line, counted = 1, 0
-    for place in _places(text):
+    for place in places(text):
         line += text.count("\n", counted, place.start)
         counted = place.start
         stated.setdefault(place.position, line)
@@ -77,7 +77,7 @@ def locate_value(text: str, position: Position) -> tuple[int, int]:
 
     Raise KeyError where the key is missing, is a table, or stands in an inline table.
     """
-    for place in _places(text):
+    for place in places(text):
         if place.position == position and place.value is not None:
             return place.value
     raise KeyError(position)
@@ -99,18 +99,19 @@ def find_excess(text: str) -> tuple[int, str] | None:
     return None
 
 
-def _places(text: str) -> Iterator[_Place]:
+def places(text: str) -> Iterator[Place]:
+    """Give every table's header and every assignment, in the text's order."""
     counts: dict[Position, int] = {}
     table: Position = ()
     at = _end(_BLANK, text, 0)
     while at < len(text):
         if header := _HEADER.match(text, at):
             table = _resolve(_parts(header[2]), counts, is_array=header[1] == "[[")
-            yield _Place(table, at, None)
+            yield Place(table, at, None)
             at = header.end()
         elif assignment := _ASSIGNMENT.match(text, at):
             value = (assignment.end(), _value_end(text, assignment.end()))
-            yield _Place((*table, *_parts(assignment[1])), at, value)
+            yield Place((*table, *_parts(assignment[1])), at, value)
             at = value[1]
         else:
             at = _end(_BARE, text, at) + 1

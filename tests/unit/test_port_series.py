@@ -3,96 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import tarfile
-from collections.abc import Mapping
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from patch_support import EDIT, HEADER, LINES
+from port_support import OTHER, Project, conflicting, project, repository, sdist, upstream, with_git
 
 from forkwheel import cli
 from forkwheel.patching.git import run_git
 from forkwheel.patching.series import load_series
 from forkwheel.recipe import load_recipe
 
-OTHER = EDIT.replace(b"f.txt", b"g.txt").replace(b"+ten", b"+ten of g")
+__all__ = ["project"]
+
 SECOND = EDIT.replace(b"-line 10\n+ten\n", b"-ten\n+TEN\n")
-
-
-def sdist(folder: Path, version: str, files: Mapping[str, bytes], *, name: str = "demo") -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{version}.tar.gz"
-    with tarfile.open(path, "w:gz") as tar:
-        for member, content in files.items():
-            info = tarfile.TarInfo(f"{name}-{version}/{member}")
-            info.size, info.mtime = len(content), 1_700_000_000
-            tar.addfile(info, io.BytesIO(content))
-    return path
-
-
-class Project:
-    """A recipe for one small package in a repository of its own, and the package's releases."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.links = folder / "links"
-        self.repository = folder / "repository"
-        self.work = folder / "work"
-
-    def release(self, version: str, files: Mapping[str, bytes]) -> Path:
-        return sdist(self.links, version, {"pyproject.toml": b"", **files})
-
-    def write(self, diffs: Mapping[str, bytes], *, headers: Mapping[str, bytes] | None = None, more: str = "") -> None:
-        """Write a recipe that patches release 1.0."""
-        patches = self.repository / "patches" / "demo" / "1.0"
-        patches.mkdir(parents=True)
-        for name, diff in diffs.items():
-            (patches / name).write_bytes((headers or {}).get(name, HEADER) + diff)
-        (patches / "series").write_text("# the order matters\n" + "".join(f"{name}\n" for name in diffs))
-        digest = hashlib.sha256((self.links / "demo-1.0.tar.gz").read_bytes()).hexdigest()
-        recipe = self.repository / "recipes" / "wide" / "recipe.toml"
-        recipe.parent.mkdir(parents=True)
-        recipe.write_text(
-            '# Why this recipe is.\n[recipe]\nname = "wide"\nlocal = "us"\nrevision = 7\ntarget = "sm_120a"\n\n'
-            '[[package]]\nname = "demo"\nversion = "1.0"\nepoch = 1600000000  # the date of 1.0\n'
-            'series = "../../patches/demo/1.0"\n'
-            f"{more}\n[[package.source]]\n"
-            f'kind = "sdist"\nfilename = "demo-1.0.tar.gz"\nsha256 = "{digest}"\n'
-        )
-
-    def run(self, *arguments: str, recipe: str = "wide") -> int:
-        return cli.run(["port", "--recipe", recipe, "--work", str(self.work), *arguments])
-
-    def series(self, version: str) -> Path:
-        return self.repository / "patches" / "demo" / version
-
-    def snapshot(self) -> dict[str, bytes]:
-        files = (path for path in self.repository.rglob("*") if path.is_file())
-        return {str(path.relative_to(self.repository)): path.read_bytes() for path in files}
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    made = Project(tmp_path)
-    made.repository.mkdir()
-    made.links.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(made.links))
-    monkeypatch.setenv("FORKWHEEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setitem(cli._COMMANDS, "port", "forkwheel.upstream.port_commands")
-    monkeypatch.setitem(cli._COMMANDS, "upstream", "forkwheel.upstream.commands")
-    monkeypatch.chdir(made.repository)
-    return made
-
-
-def conflicting(project: Project) -> None:
-    """Make a port of two patches stop at the second."""
-    project.release("1.0", {"f.txt": LINES, "g.txt": LINES})
-    project.release("2.0", {"f.txt": b"new\n" + LINES, "g.txt": LINES.replace(b"line 10\n", b"10\n")})
-    project.write({"a.patch": EDIT, "b.patch": OTHER})
 
 
 def test_a_series_that_only_moved_is_ported_and_back_to_the_same_bytes(project: Project) -> None:
@@ -262,6 +189,53 @@ def test_a_patch_that_changed_meanwhile_is_not_gone_on_with(project: Project) ->
     assert project.run("--continue") == 2
 
 
+def test_a_file_that_both_sides_made_is_mended_like_any_other(project: Project) -> None:
+    creation = b"--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n"
+    project.release("1.0", {"f.txt": LINES})
+    project.release("2.0", {"f.txt": LINES, "new.txt": b"one\n2\n"})
+    project.write({"a.patch": creation})
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    (project.work / "demo/new.txt").write_bytes(b"one\n2\nthree\n")
+    assert project.run("--continue") == 0
+    assert (project.series("2.0") / "a.patch").read_bytes().endswith(b"@@ -1,2 +1,3 @@\n one\n 2\n+three\n")
+
+
+@pytest.mark.parametrize("action", ["--continue", "--skip"])
+def test_a_work_tree_that_is_gone_is_one_error(
+    project: Project, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    shutil.rmtree(project.work / "demo")
+    capsys.readouterr()
+    assert project.run(action) == 2
+    assert "is no git work tree any more" in capsys.readouterr().err
+    assert project.run("--abort") == 0
+
+
+@pytest.mark.parametrize("text", ["", "x = [", None])
+def test_a_damaged_package_of_the_state_is_one_error(
+    project: Project, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
+    conflicting(project)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 4
+    file = project.work / "demo.port.toml"
+    file.unlink() if text is None else file.write_text(text)
+    capsys.readouterr()
+    assert project.run("--continue") == 2
+    told = capsys.readouterr().err
+    assert "the state of the port is damaged" in told
+    assert f"remove {project.work}, and begin again" in told
+
+
+def test_a_revision_of_another_project_is_refused(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    conflicting(project)
+    project.release("3.0", {"else.txt": b"else\n"})
+    assert project.run("--to", "demo=3.0") == 2
+    assert "demo 3.0 has none of the files" in capsys.readouterr().err
+    assert not project.work.exists()
+
+
 def test_a_port_that_is_given_up_leaves_nothing(project: Project) -> None:
     conflicting(project)
     before = project.snapshot()
@@ -290,13 +264,28 @@ def test_a_series_that_changed_meanwhile_is_not_gone_on_with(project: Project) -
     ("arguments", "message"),
     [
         (["--to", "demo=9.9"], "no demo 9.9"),
-        (["--to", "demo"], "names no package"),
+        (["--to", "demo"], "'demo' is not PACKAGE=VERSION[@REVISION]"),
+        (["--to", "demo="], "'demo=' is not PACKAGE=VERSION[@REVISION]"),
+        (["--to", "=2.0"], "'=2.0' is not PACKAGE=VERSION[@REVISION]"),
+        (["--to", "@"], "'@' is not PACKAGE=VERSION[@REVISION]"),
+        (["--to", ""], "'' is not PACKAGE=VERSION[@REVISION]"),
+        (["--to", "demo=2.0@"], "no revision follows the `@`"),
+        (["--to", "demo=@main"], "'' is no version of demo"),
+        (["--to", "demo=2.0+us.1"], "'2.0+us.1' is no version of demo"),
+        (["--to", "demo=2.0", "--repository", "demo="], "'demo=' is not PACKAGE=FOLDER-or-URL"),
+        (["--to", "demo=2.0", "--repository", "other=."], "has no package 'other'"),
         (["--to", "other=2.0"], "has no package 'other'"),
-        (["--to", "demo=2.0", "--to", "demo=1.0"], "two versions"),
+        (["--to", "demo=2.0", "--to", "demo=1.0"], "--to names demo twice"),
         (["--to", "demo=new"], "no version of demo"),
         (["--to", "demo=2.0@main"], "no git source"),
         (["--to", "demo=1.0"], "exists already"),
         (["--to", "demo=2.0", "--name", "wide"], "cannot be the new recipe's name"),
+        (["--to", "demo=2.0", "--name", ""], "cannot be the new recipe's name"),
+        (["--to", "demo=2.0", "--name", ".."], "cannot be the new recipe's name"),
+        (["--to", "demo=2.0", "--name=-x"], "cannot be the new recipe's name"),
+        (["--to", "demo=2.0", "--name", "a/b"], "cannot be the new recipe's name"),
+        (["--to", "demo=2.0", "--out", "recipes/wide/recipe.toml"], "recipe.toml is no folder"),
+        (["--to", "demo=2.0", "--out", "../work/out"], "lies in the work folder"),
         (["--continue"], "no port is open"),
         (["--abort"], "no port is open"),
     ],
@@ -310,10 +299,6 @@ def test_what_cannot_be_ported_is_one_error(
     assert message in capsys.readouterr().err
     assert project.snapshot() == before
     assert not project.work.exists()
-
-
-def upstream(*arguments: str) -> int:
-    return cli.run(["upstream", "--recipe", "wide", *arguments])
 
 
 def test_verdicts_are_shown_and_are_the_exit_status(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
@@ -377,6 +362,7 @@ def test_a_release_that_was_yanked_is_refused_and_left_out_of_a_range(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     conflicting(project)
+    assert upstream("--to", "2.0") == 4  # so that the cache has it
     project.release("3.0", {"f.txt": LINES, "g.txt": LINES})
     rows = []
     for version, yanked in (("1.0", ""), ("2.0", ' data-yanked="wrong files"'), ("3.0", "")):
@@ -387,36 +373,14 @@ def test_a_release_that_was_yanked_is_refused_and_left_out_of_a_range(
     page.write_text("<!DOCTYPE html><html><body>" + "\n".join(rows) + "</body></html>")
     monkeypatch.setenv("PIP_FIND_LINKS", str(page))
 
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 3
+    assert "demo 2.0 was yanked by its authors: wrong files" in capsys.readouterr().err
+    monkeypatch.setenv("FORKWHEEL_CACHE", str(project.folder / "another cache"))
     assert upstream("--to", "2.0") == 3
     assert "demo 2.0 was yanked by its authors: wrong files" in capsys.readouterr().err
-    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 3
     assert upstream("--to", "1.0..3.0", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert [revision["revision"] for revision in told["revisions"]] == ["1.0", "3.0"]
-
-
-def repository(project: Project) -> tuple[Path, str]:
-    """Make a git history of the two releases, the second with a tag; return it and its first commit."""
-    folder = project.folder / "history"
-    folder.mkdir()
-    who = {f"GIT_{role}_{key}": "x@localhost" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
-    run_git("init", "--quiet", folder=folder)
-    commits = []
-    for number, content in enumerate((LINES, LINES.replace(b"line 10\n", b"ten of g\n"))):
-        (folder / "f.txt").write_bytes(b"new\n" * number + LINES)
-        (folder / "g.txt").write_bytes(content)
-        run_git("add", "--all", folder=folder)
-        run_git("commit", "--quiet", "-m", f"release {number + 1}", folder=folder, environment=who)
-        commits.append(run_git("rev-parse", "HEAD", folder=folder).decode().strip())
-    run_git("tag", "v2.0", folder=folder)
-    return folder, commits[0]
-
-
-def with_git(project: Project, folder: Path, commit: str) -> None:
-    """Give the recipe a git source."""
-    file = project.repository / "recipes/wide/recipe.toml"
-    source = f'\n[[package.source]]\nkind = "git"\nurl = "{folder.as_uri()}"\ncommit = "{commit}"\ntag = "v1.0"\n'
-    file.write_text(file.read_text() + source)
 
 
 def test_git_revisions_are_judged_and_searched(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
@@ -447,7 +411,7 @@ def test_a_series_is_ported_to_a_git_revision(project: Project) -> None:
     assert [patch.name for patch in load_series(project.series("2.0")).patches] == ["a.patch"]
 
 
-@pytest.mark.parametrize("text", ["[]", "1", '{"format": 1, "packages": [[]]}', '{"format": 1, "packages": 3}'])
+@pytest.mark.parametrize("text", ["[]", "1", '{"format": 2, "packages": [[]]}', '{"format": 2, "packages": 3}'])
 def test_a_damaged_state_is_one_error(project: Project, capsys: pytest.CaptureFixture[str], text: str) -> None:
     conflicting(project)
     project.work.mkdir()

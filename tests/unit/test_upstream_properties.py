@@ -18,7 +18,8 @@ from patch_support import make_series, make_tree
 
 from forkwheel.tree import Tree
 from forkwheel.upstream.files import Layer
-from forkwheel.upstream.verdict import JudgedPatch, judge_series
+from forkwheel.upstream.judged import JudgedPatch
+from forkwheel.upstream.verdict import judge_series
 
 ROUNDS = 25
 PATH = "src/module.py"

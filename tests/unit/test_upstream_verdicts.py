@@ -8,9 +8,10 @@ import pytest
 from patch_support import EDIT, HEADER, LINES, make_series, make_tree
 
 from forkwheel.patching.overlay import Overlay
+from forkwheel.upstream.judged import JudgedPatch
 from forkwheel.upstream.matrix import Column, cell, courses, needs_work
 from forkwheel.upstream.sites import Stretch, Text, is_mixture
-from forkwheel.upstream.verdict import JudgedPatch, judge_series
+from forkwheel.upstream.verdict import judge_series
 
 
 def judge(
@@ -270,3 +271,46 @@ def test_what_the_patch_takes_away_is_in_nobodys_way(tmp_path: Path) -> None:
     diff = DELETION.replace(b"gone.txt", b"lib") + BELOW
     files = {"lib": b"one\ntwo\n"}
     assert judge(tmp_path, diff, files, files)[0].verdict == "clean"
+
+
+NEXT = NAMES + b"@@ -9,7 +9,7 @@\n line 9\n ten\n line 11\n-line 12\n+twelve\n line 13\n line 14\n line 15\n"
+THIRD = SECOND.replace(b"-ten\n+TEN\n", b"-ten\n+TEN\n+more\n").replace(b"+7,7", b"+7,8")
+
+
+@pytest.mark.parametrize(
+    ("second", "taken"),
+    [
+        (SECOND, LINES.replace(b"line 10\n", b"TEN\n")),
+        (NEXT, LINES.replace(b"line 10\n", b"ten\n").replace(b"line 12\n", b"twelve\n")),
+        (THIRD, b"first\n" + LINES.replace(b"line 10\n", b"TEN\nmore\n")),
+    ],
+)
+def test_patches_of_one_file_that_upstream_took_both_are_both_taken(
+    tmp_path: Path, second: bytes, taken: bytes
+) -> None:
+    judged = judge(tmp_path, {"a.patch": EDIT, "b.patch": second}, {"f.txt": LINES}, {"f.txt": taken})
+    assert [str(item) for item in judged] == ["already-applied"] * 2
+
+
+def test_a_file_that_a_later_patch_changes_further_is_created_already(tmp_path: Path) -> None:
+    edit = b"--- a/new.txt\n+++ b/new.txt\n@@ -1,2 +1,3 @@\n one\n+middle\n two\n"
+    diffs = {"a.patch": CREATION, "b.patch": edit}
+    judged = judge(tmp_path, diffs, {"f.txt": b""}, {"new.txt": b"one\nmiddle\ntwo\n"})
+    assert [str(item) for item in judged] == ["already-applied"] * 2
+
+
+def test_a_later_patch_that_upstream_has_alone_proves_nothing_of_the_first(tmp_path: Path) -> None:
+    """Upstream changed the first patch's line in a way of its own, and has the second's."""
+    new = {"f.txt": LINES.replace(b"line 10\n", b"10\n").replace(b"line 17\n", b"seventeen\n")}
+    far = (
+        NAMES + b"@@ -14,7 +14,7 @@\n line 14\n line 15\n line 16\n-line 17\n+seventeen\n line 18\n line 19\n line 20\n"
+    )
+    judged = judge(tmp_path, {"a.patch": EDIT, "b.patch": far}, {"f.txt": LINES}, new)
+    assert [str(item) for item in judged] == ["conflict", "already-applied"]
+
+
+def test_a_patch_and_its_undoing_apply_where_nothing_changed(tmp_path: Path) -> None:
+    undoing = EDIT.replace(b"-line 10\n+ten\n", b"-ten\n+line 10\n")
+    new = {"f.txt": b"first\n" + LINES}
+    judged = judge(tmp_path, {"a.patch": EDIT, "b.patch": undoing}, {"f.txt": LINES}, new)
+    assert [str(item) for item in judged] == ["offset +1"] * 2

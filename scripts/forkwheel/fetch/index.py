@@ -72,7 +72,7 @@ def _report_damage(archive: Path, source: FileSource, found: str, context: Fetch
 def _from_index(package: Package, source: FileSource, archive: Path, context: FetchContext) -> str:
     context.log.info(f"fetching {source.filename} from the package index")
     settings = read_pip_settings()
-    locations = _locations(settings, context)
+    locations = index_locations(settings, context)
     with open_client(settings, [url for url, _ in locations], silence=context.silence) as client:
         link = find_link(package, source, locations, client=client)
         download(link.url_without_fragment, archive, source=source, client=client, context=context)
@@ -106,7 +106,7 @@ def find_link(package: Package, source: FileSource, locations: list[tuple[str, s
     raise FetchError(f"no package index has {source.filename}: {where}", hint="check pip's index-url and the file name")
 
 
-def _locations(settings: PipSettings, context: FetchContext) -> list[tuple[str, str]]:
+def index_locations(settings: PipSettings, context: FetchContext) -> list[tuple[str, str]]:
     """List where to look, in pip's order: link pages and folders, then the indexes."""
     locations = []
     for link in settings.find_links:

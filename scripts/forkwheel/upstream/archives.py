@@ -14,13 +14,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
 
 from forkwheel.errors import FetchError
-from forkwheel.fetch.unpack import MAX_BYTES
 from forkwheel.patching.overlay import File
 from forkwheel.store import Store, write_whole
 from forkwheel.tree import EXECUTABLE, REGULAR, SYMLINK, sha256_file
+from forkwheel.upstream.gzipped import opened_tar
 
 FORMAT = 2
 _DAMAGE = (
@@ -146,11 +145,9 @@ class SdistFiles:
         return True
 
     def _scan(self, wanted: set[str]) -> None:
-        with self._path.open("rb") as raw:
-            stream = cast("IO[bytes]", _Bounded(zlib.decompressobj(31), raw, self._path.name))
-            with tarfile.open(fileobj=stream, mode="r|", encoding="utf-8") as tar:
-                for member in tar:
-                    self._add(tar, member, wanted)
+        with opened_tar(self._path) as tar:
+            for member in tar:
+                self._add(tar, member, wanted)
         contents = {path: base64.b64encode(content).decode() for path, content in self._contents.items()}
         record = {"format": FORMAT, "modes": self._modes, "links": self._links, "contents": contents}
         write_whole(self._record, json.dumps(record).encode())
@@ -171,28 +168,3 @@ class SdistFiles:
 
 def _below_top(name: str) -> str:
     return name.removeprefix("./").partition("/")[2]
-
-
-class _Bounded:
-    """The bytes of a gzip file as they are unpacked, up to the most that any archive may have."""
-
-    def __init__(self, unpacker: Any, stream: IO[bytes], name: str) -> None:
-        self._unpacker = unpacker
-        self._stream = stream
-        self._name = name
-        self._left = MAX_BYTES
-
-    def read(self, size: int) -> bytes:
-        parts: list[bytes] = []
-        while size > 0 and not self._unpacker.eof:
-            packed = self._unpacker.unconsumed_tail or self._stream.read(1 << 18)
-            if not packed:
-                raise EOFError("it breaks off")
-            part = self._unpacker.decompress(packed, size)
-            size -= len(part)
-            parts.append(part)
-        content = b"".join(parts)
-        self._left -= len(content)
-        if self._left < 0:
-            raise FetchError(f"{self._name} unpacks to more than {MAX_BYTES >> 20} MiB", hint="do not use it")
-        return content

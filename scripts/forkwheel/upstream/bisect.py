@@ -10,7 +10,8 @@ from forkwheel.patching.judge import ALREADY_APPLIED
 from forkwheel.patching.series import Series
 from forkwheel.tree import Tree
 from forkwheel.upstream.history import History
-from forkwheel.upstream.verdict import APPLIES, JudgedPatch, changed_paths, judge_series
+from forkwheel.upstream.judged import APPLIES, JudgedPatch
+from forkwheel.upstream.verdict import changed_paths, judge_series
 
 
 @dataclass(frozen=True)

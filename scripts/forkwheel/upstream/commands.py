@@ -18,7 +18,7 @@ from forkwheel.store import Store
 from forkwheel.upstream.bisect import Event, trace
 from forkwheel.upstream.bisect import document as trace_document
 from forkwheel.upstream.history import open_history
-from forkwheel.upstream.matrix import SCHEMA, Column, cell, courses, document, judge_revisions, needs_work
+from forkwheel.upstream.matrix import SCHEMA, Column, cell, courses, document, judge_revisions, needs_work, summary_line
 from forkwheel.upstream.revisions import base_tree, expand
 
 
@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     if options.bisect:
         return _bisect(options, package, series, context, console)
     base = base_tree(package, context)
-    named = expand(options.to, package, context=context)
+    named = expand(options.to, package, context=context, repository=options.repository)
     columns = judge_revisions(package, series, base, named, context=context, repository=options.repository)
     if options.json:
         console.data({"schema": SCHEMA, "recipe": recipe.name, **document(package, series, columns)})
@@ -95,7 +95,9 @@ def _show_one(package: Package, column: Column, console: Console) -> None:
     rows: list[tuple[object, ...]] = []
     for judged in column.patches:
         for file in judged.files:
-            rows.append((judged.name, printable(file.path), "", str(file), judged.expired or ""))
+            reason = "" if any(hunk.verdict.reason for hunk in file.hunks) else file.reason
+            notes = "; ".join(text for text in (judged.advice, reason) if text)
+            rows.append((judged.name, printable(file.path), "", str(file), notes))
             rows += [
                 ("", "", f"line {hunk.old_start}", str(hunk.verdict), hunk.verdict.reason)
                 for hunk in file.hunks
@@ -103,13 +105,8 @@ def _show_one(package: Package, column: Column, console: Console) -> None:
             ]
     title = f"{package.name} {package.version} against {column.revision}"
     console.table(("patch", "file", "hunk", "verdict", ""), rows, title=title)
-    console.line(_summary(column), kind="warning" if needs_work(column) else "done", package=package.name)
-
-
-def _summary(column: Column) -> str:
-    if needs_work(column):
-        return f"{column.revision}: some patches must be reworked; `port` opens a work tree for them"
-    return f"{column.revision}: every patch applies, or is taken"
+    text, is_due = summary_line(column)
+    console.line(text, kind="warning" if is_due else "done", package=package.name)
 
 
 def _show_matrix(package: Package, series: Series, columns: Sequence[Column], console: Console) -> None:
@@ -132,7 +129,7 @@ def _bisect(
     source = next((source for source in package.sources if isinstance(source, GitSource)), None)
     if source is None:
         raise UsageError(f"{package.name} has no git source to start from", hint="bisect a package with a git source")
-    first, last = history.commit(source.commit), history.commit(options.to[0])
+    first, last = history.commit(source.commit), history.find(options.to[0])
     traced = trace(series, base_tree(package, context), history, first=first, last=last)
     if options.json:
         console.data({"schema": SCHEMA, "package": package.name, "last": last, "patches": trace_document(traced)})

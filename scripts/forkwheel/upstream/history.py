@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,10 +19,31 @@ from forkwheel.fetch.masking import mask
 from forkwheel.fetch.mirrors import apply_mirrors, is_local
 from forkwheel.patching.git import run_git
 from forkwheel.patching.names import decode
-from forkwheel.patching.overlay import File
 from forkwheel.recipe import GitSource
+from forkwheel.upstream.commit_files import CommitFiles
 
+_COMMIT = re.compile(r"\d{7,40}")
 _REVISION = re.compile(r"[^-\s:~^?*\[\\][^\s:?*\[\\]*")
+
+
+def home_path(text: str) -> Path:
+    """Return the path that a text names; a ``~`` that names nobody's home stays as it is."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - Path's own way raises where there is no such user
+
+
+def is_version(text: str) -> bool:
+    """Tell whether a text is a version as the index writes it, and not a tag or commit."""
+    try:
+        return str(Version(text)) == text and not _COMMIT.fullmatch(text)
+    except InvalidVersion:
+        return False
+
+
+def _version_of(tag: str) -> Version | None:
+    try:
+        return Version(tag)
+    except InvalidVersion:
+        return None
 
 
 class History:
@@ -49,6 +71,31 @@ class History:
             f"{self._shown} has no revision {revision!r}",
             hint="give a version of the package index, a file, or a tag, branch or commit of the repository",
         )
+
+    def find(self, text: str) -> str:
+        """Return the full commit of a version's tag, or of another revision; raise UsageError where there is none."""
+        if not is_version(text):
+            return self.commit(text)
+        if (tag := self.releases().get(Version(text))) is None:
+            shallow = ": its history is shallow" if self.is_shallow() else ""
+            raise UsageError(
+                f"{self._shown} has no tag v{text} or {text}{shallow}",
+                hint=self._complete if shallow else "fetch its tags, or give a commit",
+            )
+        return self.commit(f"refs/tags/{tag}")
+
+    def tag(self, text: str) -> str | None:
+        """Return the tag that a text names, as it is or as a version, or None."""
+        tag = self.releases().get(Version(text), text) if is_version(text) else text
+        return tag if tag in decode(self._git("tag", "--list")).split("\n") else None
+
+    def releases(self) -> dict[Version, str]:
+        """Map each version to its tag, which is the version itself or has a ``v`` before it; oldest first."""
+        found: dict[Version, str] = {}
+        for tag in decode(self._git("tag", "--list")).split("\n"):
+            if (version := _version_of(tag)) is not None:
+                found.setdefault(version, tag)
+        return dict(sorted(found.items()))
 
     @property
     def _complete(self) -> str:
@@ -103,51 +150,14 @@ class History:
         """Return the tag of the lowest final version that holds a commit, or None."""
         found: list[tuple[Version, str]] = []
         for tag in decode(self._git("tag", "--contains", commit)).split("\n"):
-            try:
-                version = Version(tag.rpartition("/")[2])
-            except InvalidVersion:
-                continue
-            if not version.is_prerelease:
+            version = _version_of(tag.rpartition("/")[2])
+            if version is not None and not version.is_prerelease:
                 found.append((version, tag))
         return min(found)[1] if found else None
 
     def subject(self, commit: str) -> str:
         """Return a commit's date and first line."""
         return decode(self._git("show", "--no-patch", "--format=%cs %s", commit)).strip()
-
-
-class CommitFiles:
-    """The files of one commit."""
-
-    def __init__(self, repository: Path, commit: str, prefix: str) -> None:
-        self._repository = repository
-        self._commit = commit
-        self._prefix = prefix
-        output = run_git(*("-c", "safe.directory=*", "ls-tree", "-r", "-z", "--full-tree", commit), folder=repository)
-        self._entries: dict[str, tuple[str, str]] = {}
-        for record in output.split(b"\0")[:-1]:
-            head, _, name = record.partition(b"\t")
-            mode, kind, object_id = head.decode().split()
-            path = decode(name)
-            if kind == "blob" and path.startswith(prefix):
-                self._entries[path.removeprefix(prefix)] = (mode, object_id)
-
-    def __contains__(self, path: str) -> bool:
-        return path in self._entries
-
-    def is_link(self, path: str) -> bool:
-        """Tell whether the path is a symbolic link."""
-        return path in self._entries and self._entries[path][0] == "120000"
-
-    def paths(self) -> Iterator[str]:
-        """Give the path of every file and symbolic link."""
-        return iter(self._entries)
-
-    def read(self, path: str) -> File:
-        """Return a regular file that is there."""
-        mode, object_id = self._entries[path]
-        content = run_git("-c", "safe.directory=*", "cat-file", "blob", object_id, folder=self._repository)
-        return File(mode, content)
 
 
 def open_history(sources: Sequence[object], *, repository: str | None, context: FetchContext) -> History:
@@ -163,7 +173,7 @@ def open_history(sources: Sequence[object], *, repository: str | None, context: 
     if url is None:
         raise UsageError("the package has no git source", hint="give its repository with --repository")
     if is_local(url):
-        folder = Path(url.removeprefix("file://")).expanduser()
+        folder = home_path(url.removeprefix("file://"))
         if not (folder / "HEAD").exists() and not (folder / ".git").exists():
             raise UsageError(f"{mask(url)} is no git repository", hint="give a clone's folder, or its URL")
         return History(folder, shown=mask(url), subdirectory=subdirectory)

@@ -22,8 +22,9 @@ PARTLY_APPLIED = "partly-applied"
 class HunkVerdict:
     """How a hunk stands.
 
-    ``index`` (from 0) is where its lines stand in the new file, for ``clean`` and ``offset``;
-    ``offset`` is how many lines that is below the recorded line. ``reason`` is for a person.
+    ``index`` (from 0) is where its lines stand in the new file, for ``clean`` and ``offset``, or
+    its result, for ``already-applied`` in one place. ``offset`` is how many lines ``index`` is
+    below the recorded line. ``reason`` is for a person.
     """
 
     verdict: str
@@ -113,7 +114,8 @@ class HunkJudge:
         return HunkVerdict(OFFSET if offset else CLEAN, index=index, offset=offset)
 
     def _taken(self, places: Sequence[int]) -> HunkVerdict:
-        return HunkVerdict(ALREADY_APPLIED, f"its result stands in the file: {_lines(places)}")
+        index = places[0] if len(places) == 1 else None
+        return HunkVerdict(ALREADY_APPLIED, f"its result stands in the file: {_lines(places)}", index=index)
 
     def _unmatched(self, hunk: Hunk) -> HunkVerdict:
         partial = partial_places(hunk, self._after)

@@ -11,10 +11,10 @@ from packaging.version import InvalidVersion, Version
 from unearth import Link, PackageFinder, Source
 from unearth.fetchers import Fetcher
 
-from forkwheel.errors import FetchError, UsageError
+from forkwheel.errors import FetchError, UnreachableError, UsageError
 from forkwheel.fetch import FetchContext
 from forkwheel.fetch.http_client import explain_http, open_client
-from forkwheel.fetch.index import _locations as index_locations
+from forkwheel.fetch.index import index_locations
 from forkwheel.fetch.masking import mask
 from forkwheel.fetch.pip_settings import read_pip_settings
 from forkwheel.recipe import FileSource
@@ -113,6 +113,15 @@ def find_release(name: str, version: Version, *, context: FetchContext) -> Relea
     if release.yanked is not None:
         raise FetchError(f"{name} {version} was yanked by its authors: {release.yanked}", hint="choose another version")
     return release
+
+
+def check_offered(name: str, version: Version, *, context: FetchContext) -> None:
+    """Raise as ``find_release`` does, though the cache may have the release; unless the index cannot be asked."""
+    if not context.offline:
+        try:
+            find_release(name, version, context=context)
+        except UnreachableError as error:
+            context.log.warning(f"whether {name} {version} was yanked is not known: {error.message}")
 
 
 def _rank(releases: dict[Version, Release], other: Version, wanted: Version) -> int:

@@ -7,15 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from forkwheel.errors import UsageError
 from forkwheel.fetch import FetchContext
 from forkwheel.patching.judge import ALREADY_APPLIED
+from forkwheel.patching.overlay import Overlay
 from forkwheel.patching.series import Series
 from forkwheel.recipe import Package
 from forkwheel.tree import Tree
-from forkwheel.upstream.files import Files
+from forkwheel.upstream.judged import APPLIES, GONE, JudgedFile, JudgedPatch
+from forkwheel.upstream.project import check_project
 from forkwheel.upstream.revisions import open_revision
-from forkwheel.upstream.verdict import APPLIES, GONE, JudgedFile, JudgedPatch, changed_paths, judge_series
+from forkwheel.upstream.verdict import APPLIED_UPSTREAM, changed_paths, judge_series
 
 SCHEMA = 1
 
@@ -59,23 +60,12 @@ def judge_revisions(
 
     def judge(text: str) -> Column:
         revision = open_revision(text, package, wanted=paths, context=context, repository=repository)
-        check_project(series, revision.files, name=revision.name)
+        check_project(series, Overlay(base), revision.files, name=revision.name)
         judged = judge_series(series, base, revision.files, version=revision.version)
         return Column(revision.name, revision.version, judged)
 
     with ThreadPoolExecutor(max_workers=2) as pool:
         return tuple(pool.map(judge, specifications))
-
-
-def check_project(series: Series, files: Files, *, name: str) -> None:
-    """Raise UsageError where a revision has not one of the files that a series changes, by name even."""
-    paths = {file.old_path for patch in series.patches for file in patch.files if file.old_path is not None}
-    names = {path.rpartition("/")[2] for path in paths}
-    if paths and not any(path.rpartition("/")[2] in names for path in files.paths()):
-        raise UsageError(
-            f"{name} has none of the files that {series.folder} changes: it is another project",
-            hint="check --package and --to",
-        )
 
 
 def courses(series: Series, columns: Sequence[Column]) -> tuple[Course, ...]:
@@ -101,9 +91,31 @@ def needs_work(column: Column) -> bool:
     return any(judged.verdict not in (*APPLIES, ALREADY_APPLIED) and not judged.expired for judged in column.patches)
 
 
+def summary_line(column: Column) -> tuple[str, bool]:
+    """Say in one line what is to be done with the patches at a revision, and whether there is anything."""
+    parts: dict[str, list[str]] = {"expired, drop": [], "taken by upstream": [], "to be reworked": []}
+    for judged in column.patches:
+        if judged.expired:
+            parts["expired, drop"].append(judged.name)
+        elif judged.verdict == ALREADY_APPLIED:
+            parts["taken by upstream"].append(judged.name)
+        elif judged.verdict not in APPLIES:
+            parts["to be reworked"].append(judged.name)
+    due = [f"{what}: {', '.join(names)}" for what, names in parts.items() if names]
+    applying = len(column.patches) - sum(map(len, parts.values()))
+    count = "every patch applies" if not due else f"{applying} of {len(column.patches)} patches apply"
+    port = ["`port` carries the series over"] if due else []
+    return "; ".join([f"{column.revision}: {count}", *due, *port]), bool(due)
+
+
+def _claim(expired: str) -> str:
+    field, _, release = expired.partition(": ")
+    return f"{'taken' if field == APPLIED_UPSTREAM else 'expired'} {release}"
+
+
 def cell(judged: JudgedPatch) -> str:
-    """Return a patch's verdict for a table; in brackets the release that its header says took it."""
-    known = f" [taken {judged.expired.rpartition(' ')[2]}]" if judged.expired else ""
+    """Return a patch's verdict for a table; in brackets what its header says of this release."""
+    known = f" [{_claim(judged.expired)}]" if judged.expired else ""
     moved = next((str(file) for file in judged.files if file.target and file.verdict not in (GONE,)), None)
     return (moved if moved and judged.verdict not in (ALREADY_APPLIED,) else str(judged)) + known
 

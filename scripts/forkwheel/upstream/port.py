@@ -1,4 +1,4 @@
-"""Porting a recipe's series to other revisions: begin, go on, write the result, or give up.
+"""Porting a recipe's series to other revisions: the work trees, and bringing patch after patch over.
 
 Until the last step everything is in one work folder: ``port.json`` (the state) and a git work
 tree for each ported package. The new series and recipe appear only when every patch is over.
@@ -14,67 +14,73 @@ from packaging.utils import canonicalize_name
 
 from forkwheel.errors import UsageError
 from forkwheel.fetch import FetchContext, fetch_source
-from forkwheel.patching.series import Series, load_series
+from forkwheel.patching.overlay import Overlay
+from forkwheel.patching.series import load_series
 from forkwheel.patching.worktree import fingerprint
 from forkwheel.recipe import Recipe
 from forkwheel.store import remove_tree
-from forkwheel.upstream.port_settle import check_untouched, settle
-from forkwheel.upstream.port_state import PackageState, PortState, PortStoppedError, load_state, save_state
+from forkwheel.upstream.port_goals import Goal, mirrors_of
+from forkwheel.upstream.port_recipe import check_portable
+from forkwheel.upstream.port_state import PackageState, PortState, PortStoppedError, is_port, save_state
 from forkwheel.upstream.port_target import Target, check_requires, make_target, with_requires
 from forkwheel.upstream.port_tree import PortTree
+from forkwheel.upstream.project import check_project
 from forkwheel.upstream.revisions import base_tree
 from forkwheel.upstream.verdict import expired_by
 
 
 @dataclass(frozen=True)
 class PortSettings:
-    """What is ported where to: the recipe's new name, the folder that gets the result, the work folder."""
+    """Where a port is made: the work folder, and the command that goes on with it."""
 
-    name: str
-    out: Path
     work: Path
     command: str
 
 
 def begin(
     recipe: Recipe,
-    targets: Mapping[str, str],
+    goals: Mapping[str, Goal],
     *,
+    name: str,
+    out: Path | None,
     settings: PortSettings,
     context: FetchContext,
-    repositories: Mapping[str, str],
 ) -> PortState:
     """Find the new sources, and make the work trees; nothing is rebased yet."""
     if settings.work.exists():
+        if not is_port(settings.work):
+            raise UsageError(f"{settings.work} exists, and holds no port", hint="remove it, or give another --work")
         raise UsageError(
             f"{settings.work} holds a port that is not finished",
             hint=f"go on with `{settings.command} --continue`, or give it up with `{settings.command} --abort`",
         )
-    found = _targets(recipe, targets, context=context, repositories=repositories)
+    mirrors = mirrors_of(goals, recipe)
+    context = replace(context, mirrors=(*mirrors, *context.mirrors))
+    found = _targets(recipe, goals, context=context)
     made = settings.work.with_name(f".{settings.work.name}.new")
     if made.exists():
         remove_tree(made)
     made.mkdir(parents=True)
     packages = [_begin_package(target, made, context=context) for target in found]
     state = PortState(
-        recipe=str(recipe.file), name=settings.name, out=str(settings.out.absolute()), packages=tuple(packages)
+        recipe=str(recipe.file),
+        name=name,
+        out=str(out) if out is not None else None,
+        mirrors=mirrors,
+        packages=tuple(packages),
     )
     save_state(made, state)
     made.rename(settings.work)
     return state
 
 
-def _targets(
-    recipe: Recipe, targets: Mapping[str, str], *, context: FetchContext, repositories: Mapping[str, str]
-) -> list[Target]:
+def _targets(recipe: Recipe, goals: Mapping[str, Goal], *, context: FetchContext) -> list[Target]:
     found = []
     for package in recipe.packages:
-        if package.name not in targets:
+        if package.name not in goals:
             continue
         with context.store.temporary() as folder:
-            repository = repositories.get(package.name)
-            text = targets[package.name]
-            found.append(make_target(package, text, context=context, repository=repository, work=folder / "x"))
+            found.append(make_target(package, goals[package.name], context=context, work=folder / "x"))
     versions: dict[str, str] = {canonicalize_name(target.new.name): target.new.version for target in found}
     every: dict[str, str] = {canonicalize_name(package.name): package.version for package in recipe.packages}
     every |= versions
@@ -83,6 +89,8 @@ def _targets(
         with context.store.temporary() as folder:
             root = fetch_source(target.new, target.new.sources[0], folder / "x", context=context).root
             check_requires(with_requires(target.new, every), root)
+    with context.store.temporary() as folder:
+        check_portable(recipe, packages={target.new.name: target.new for target in renewed}, folder=folder)
     return renewed
 
 
@@ -92,8 +100,10 @@ def _begin_package(target: Target, work: Path, *, context: FetchContext) -> Pack
     commits: list[str] = []
     base = ""
     if series.patches:
+        before, after = base_tree(old, context), base_tree(new, context)
+        check_project(series, Overlay(before), Overlay(after), name=f"{new.name} {new.version}")
         tree = PortTree(work / old.name, epoch=old.epoch)
-        commits = tree.build(series, base_tree(old, context), base_tree(new, context), package=old.name)
+        commits = tree.build(series, before, after, package=old.name)
         base = tree.head()
     return PackageState(
         new=replace(new, series=None),
@@ -121,13 +131,13 @@ def advance(recipe: Recipe, state: PortState, *, settings: PortSettings) -> Port
                 before = tree.head()
                 if conflicts := tree.pick(commit):
                     raise _stopped(settings, package, name, conflicts)
-                package = _picked(tree, package, before)
+                package = picked(tree, package, before)
             state = state.with_package(index, package)
             save_state(settings.work, state)
     return state
 
 
-def _picked(tree: PortTree, package: PackageState, before: str) -> PackageState:
+def picked(tree: PortTree, package: PackageState, before: str) -> PackageState:
     """Keep what was brought over, or drop it where nothing of it is left."""
     if tree.changed(before, "HEAD"):
         return package.keep(tree.head())
@@ -146,62 +156,3 @@ def _stopped(settings: PortSettings, package: PackageState, name: str, conflicts
         hint=f"mend the files (`git diff` in {folder} shows both sides), then run `{settings.command} --continue`;"
         f" `--skip` drops this patch, `--abort` gives the port up",
     )
-
-
-def resume(recipe: Recipe, *, settings: PortSettings, skip: bool) -> PortState:
-    """Take up a port that stopped: with the files as they were mended, or without the patch that stopped it."""
-    state = load_state(settings.work)
-    if Path(state.recipe) != recipe.file:
-        raise UsageError(f"{settings.work} is a port of {state.recipe}", hint="give that recipe, or another --work")
-    trees = {
-        package.new.name: PortTree(settings.work / package.new.name, epoch=recipe.package(package.new.name).epoch)
-        for package in state.packages
-        if package.commits
-    }
-    stopped = next((index for index, package in enumerate(state.packages) if package.current is not None), None)
-    for index, package in enumerate(state.packages):
-        if package.commits and index != stopped:
-            check_untouched(trees[package.new.name], package)
-    if stopped is None:
-        _check_skippable(None, settings, skip=skip)
-        return state
-    package = state.packages[stopped]
-    tree = trees[package.new.name]
-    _check_unmoved(load_series(recipe.package(package.new.name).series), package, settings)
-    _check_skippable(tree, settings, skip=skip)
-    renewed = _resumed(tree, package, skip=skip)
-    if renewed != package:
-        state = state.with_package(stopped, renewed)
-        save_state(settings.work, state)
-    return state
-
-
-def _resumed(tree: PortTree, package: PackageState, *, skip: bool) -> PackageState:
-    assert package.current is not None
-    if skip:
-        tree.undo(package.head)
-        return package.drop("skipped by hand")
-    settle(tree, package, package.current[1])
-    return package if tree.head() == package.head else _picked(tree, package, package.head)
-
-
-def _check_skippable(tree: PortTree | None, settings: PortSettings, *, skip: bool) -> None:
-    if skip and (tree is None or not tree.is_pending()):
-        raise UsageError(
-            f"no patch is in conflict in {settings.work}, so there is none to skip",
-            hint=f"go on with `{settings.command} --continue`",
-        )
-
-
-def _check_unmoved(series: Series, package: PackageState, settings: PortSettings) -> None:
-    if fingerprint(series) != package.series:
-        raise UsageError(
-            f"{series.folder} changed since the port of {package.new.name} was begun",
-            hint=f"begin again: `{settings.command} --abort`, then the port",
-        )
-
-
-def abort(settings: PortSettings) -> None:
-    """Give a port up: its work folder goes, and nothing else was changed."""
-    load_state(settings.work)
-    remove_tree(settings.work)

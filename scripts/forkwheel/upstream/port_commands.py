@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from forkwheel.cli import Commands
 from forkwheel.console import Console
 from forkwheel.errors import UsageError
-from forkwheel.recipe import Recipe
+from forkwheel.fetch import FetchContext
+from forkwheel.recipe import LONGEST_NAME, NAME, Recipe
 from forkwheel.upstream.commands import add_common_options, open_recipe
-from forkwheel.upstream.port import PortSettings, abort, advance, begin, resume
-from forkwheel.upstream.port_export import Ported, check_free, finish
-from forkwheel.upstream.port_target import parse_targets
+from forkwheel.upstream.port import PortSettings, advance, begin
+from forkwheel.upstream.port_export import Ported, finish
+from forkwheel.upstream.port_goals import REPOSITORY, TO, parse_goals
+from forkwheel.upstream.port_places import check_free, find_places
+from forkwheel.upstream.port_resume import abort, check_same, resume
+from forkwheel.upstream.port_state import PortState
 
 SCHEMA = 1
 WORK_FOLDER = Path("build/port")
@@ -28,17 +34,25 @@ def register(commands: Commands) -> None:
     action.add_argument(
         "--to",
         action="append",
-        metavar="PACKAGE=VERSION[@REVISION]",
+        metavar=TO.partition(" ")[2],
         help="the new version, of the package index or at a git revision; once for each package",
     )
     action.add_argument("--continue", dest="go_on", action="store_true", help="go on after a conflict was mended")
     action.add_argument("--skip", action="store_true", help="go on without the patch that is in conflict")
     action.add_argument("--abort", action="store_true", help="give the port up")
     parser.add_argument("--name", help="name of the new recipe (default: RECIPE-port)")
-    parser.add_argument("--out", type=Path, help="folder that gets recipes/ and patches/ (default: the recipe's own)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="folder that gets recipes/NAME and patches/ (default: the new recipe and series go beside the old ones)",
+    )
     parser.add_argument("--work", type=Path, help=f"the work folder (default: {WORK_FOLDER}/RECIPE)")
     parser.add_argument(
-        "--repository", action="append", default=[], metavar="PACKAGE=FOLDER-or-URL", help="where git revisions are"
+        "--repository",
+        action="append",
+        default=[],
+        metavar=REPOSITORY.partition(" ")[2],
+        help="take this package's git revision, or its version's tag, from this repository",
     )
     parser.set_defaults(run=_run)
 
@@ -46,30 +60,51 @@ def register(commands: Commands) -> None:
 def _run(options: argparse.Namespace, console: Console) -> int:
     recipe, context = open_recipe(options, console)
     settings = _settings(options, recipe)
-    if options.abort:
-        abort(settings)
-        console.line(f"{settings.work} is gone; nothing else was changed", kind="done")
-        return 0
+    out = options.out.resolve() if options.out is not None else None
     if options.to:
-        targets = parse_targets(options.to, recipe)
-        repositories = parse_targets(options.repository, recipe)
-        check_free(recipe, targets, settings=settings)
-        state = begin(recipe, targets, settings=settings, context=context, repositories=repositories)
+        state = _begin(options, recipe, out, settings, context, console)
     else:
+        if options.repository:
+            raise UsageError("--repository was decided on when the port was begun", hint="leave it out")
+        check_same(recipe, name=options.name, out=out, settings=settings)
+        if options.abort:
+            abort(settings)
+            console.line(f"{settings.work} is gone; nothing else was changed", kind="done")
+            return 0
         state = resume(recipe, settings=settings, skip=options.skip)
+    context = replace(context, mirrors=(*state.mirrors, *context.mirrors))
     state = advance(recipe, state, settings=settings)
     _show(finish(recipe, state, settings=settings, context=context), options, console)
     return 0
 
 
+def _begin(
+    options: argparse.Namespace,
+    recipe: Recipe,
+    out: Path | None,
+    settings: PortSettings,
+    context: FetchContext,
+    console: Console,
+) -> PortState:
+    name = f"{recipe.name}-port" if options.name is None else options.name
+    if not re.fullmatch(NAME, name) or len(name) > LONGEST_NAME or name == recipe.name:
+        hint = "give another --name, of letters, digits, '.', '_' and '-'"
+        raise UsageError(f"{name!r} cannot be the new recipe's name", hint=hint)
+    goals = parse_goals(options.to, options.repository, recipe)
+    versions = {package: goal.version for package, goal in goals.items()}
+    places = find_places(recipe, versions, name=name, out=out)
+    if not settings.work.exists():
+        check_free(places, work=settings.work)
+    state = begin(recipe, goals, name=name, out=out, settings=settings, context=context)
+    for place in places.all:
+        console.line(f"will be written: {place}")
+    return state
+
+
 def _settings(options: argparse.Namespace, recipe: Recipe) -> PortSettings:
-    name = options.name or f"{recipe.name}-port"
-    if "/" in name or name == recipe.name:
-        raise UsageError(f"{name!r} cannot be the new recipe's name", hint="give another --name, without a folder")
     work = options.work or WORK_FOLDER / recipe.name
     extra = f" --work {shlex.quote(str(options.work))}" if options.work else ""
-    command = f"nox -s port -- --recipe {shlex.quote(options.recipe)}{extra}"
-    return PortSettings(name, options.out or recipe.folder.parent.parent, work, command)
+    return PortSettings(work, f"nox -s port -- --recipe {shlex.quote(options.recipe)}{extra}")
 
 
 def _show(ported: Ported, options: argparse.Namespace, console: Console) -> None:

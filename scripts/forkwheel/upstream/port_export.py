@@ -6,7 +6,8 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from forkwheel.errors import PatchError, UsageError
@@ -20,8 +21,10 @@ from forkwheel.patching.series import SERIES, Patch, load_series, parse_patch
 from forkwheel.recipe import Package, Recipe, load_recipe
 from forkwheel.store import remove_tree
 from forkwheel.upstream.port import PortSettings
-from forkwheel.upstream.port_recipe import ported_text
+from forkwheel.upstream.port_places import Places, find_places
+from forkwheel.upstream.port_recipe import check_portable, ported_text
 from forkwheel.upstream.port_state import PackageState, PortState
+from forkwheel.upstream.port_substitute import carried_substitutions
 from forkwheel.upstream.port_tree import PortTree
 from forkwheel.upstream.revisions import base_tree
 
@@ -40,73 +43,60 @@ class Ported:
     notes: tuple[str, ...]
 
 
-def series_folder(package: Package, version: str, out: Path, recipe: Recipe) -> Path:
-    """Return where a package's ported series goes: as the old one is kept, below ``out``."""
-    assert package.series is not None
-    root = recipe.folder.parent.parent
-    try:
-        kept = package.series.relative_to(root).parent
-    except ValueError:
-        kept = Path("patches") / package.name
-    return out / kept / version
-
-
 def finish(recipe: Recipe, state: PortState, *, settings: PortSettings, context: FetchContext) -> Ported:
     """Export what the work trees hold, check it, and put it in its place; the work folder goes last."""
-    out = Path(state.out)
-    target = out / "recipes" / state.name
-    moves: list[tuple[Path, Path]] = []
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out, prefix=".port-") as staging:
-        folders: dict[str, Path] = {}
+    versions = {package.new.name: package.new.version for package in state.packages}
+    places = find_places(recipe, versions, name=state.name, out=Path(state.out) if state.out else None)
+    with ExitStack() as stack:
+        staged = {place: _staging(place, stack) for place in places.all if not _is_inside(place, places.recipe)}
+        staged[places.recipe] = _staging(places.recipe, stack)
+        exported = []
         for package in state.packages:
             old = recipe.package(package.new.name)
-            if old.series is None:
-                continue
-            folders[old.name] = series_folder(old, package.new.version, out, recipe)
-            made = Path(staging) / old.name
-            _export_series(old, package, made, settings=settings, context=context)
-            moves.append((made, folders[old.name]))
-        made = Path(staging) / "recipe"
-        _write_recipe(recipe, state, made, target=target, folders=folders)
-        moves.append((made, target))
-        for source, place in moves:
-            _check_place(source, place)
-        for source, place in moves:
+            if old.series is not None:
+                place = places.series[old.name]
+                made = staged.get(place, staged[places.recipe] / os.path.relpath(place, places.recipe))
+                package = _export_series(old, package, made, settings=settings, context=context)
+            exported.append(package)
+        with context.store.temporary() as folder:
+            new = {item.new.name: item.new for item in exported}
+            check_portable(recipe, packages=new, folder=folder)
+        _write_recipe(recipe, state.name, new, staged[places.recipe], places)
+        for place, made in staged.items():
+            _check_place(made, place)
+        for place, made in staged.items():
             if not place.exists():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                source.rename(place)
+                made.rename(place)
                 place.chmod(0o755)
-    load_recipe(target / "recipe.toml")
-    ported = _ported(recipe, state, target, folders)
+    load_recipe(places.recipe / "recipe.toml")
+    ported = _ported(recipe, replace(state, packages=tuple(exported)), places)
     remove_tree(settings.work)
     return ported
 
 
-def check_free(recipe: Recipe, targets: Mapping[str, str], *, settings: PortSettings) -> None:
-    """Raise UsageError where the result's place is taken, before any work is done."""
-    places = [settings.out / "recipes" / settings.name]
-    for name, text in targets.items():
-        package = recipe.package(name)
-        if package.series is not None:
-            places.append(series_folder(package, text.partition("@")[0], settings.out, recipe))
-    for place in places:
-        if place.exists():
-            raise UsageError(
-                f"{place} exists already", hint="give another --name, or write the result elsewhere with --out"
-            )
+def _is_inside(place: Path, folder: Path) -> bool:
+    return place.is_relative_to(folder)
+
+
+def _staging(place: Path, stack: ExitStack) -> Path:
+    """Make a folder beside a place, to be moved there."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=place.parent, prefix=".port-"))) / place.name
+    made.mkdir()
+    return made
 
 
 def _export_series(
     old: Package, package: PackageState, made: Path, *, settings: PortSettings, context: FetchContext
-) -> None:
+) -> PackageState:
+    """Write a package's series to the folder ``made``; return its state with what the recipe substitutes renewed."""
     series = load_series(old.series)
     base = base_tree(package.new, context)
     tree = PortTree(settings.work / old.name, epoch=old.epoch)
     before, original = Overlay(base), Overlay(base_tree(old, context))
     dropped = {name for name, _ in package.dropped}
     commits = dict(package.kept)
-    made.mkdir()
+    made.mkdir(parents=True, exist_ok=True)
     for patch in series.patches:
         if patch.name in commits:
             after = _after(before, tree.changed(f"{commits[patch.name]}^", commits[patch.name]))
@@ -117,6 +107,8 @@ def _export_series(
     assert old.series is not None
     (made / SERIES).write_bytes(_series_text((old.series / SERIES).read_bytes(), dropped))
     check_series(load_series(made), base)
+    substitutions, notes = carried_substitutions(old, package.new, before)
+    return replace(package, new=replace(package.new, substitutions=substitutions), notes=(*package.notes, *notes))
 
 
 def _after(before: Overlay, changed: Mapping[str, File | None]) -> tuple[Overlay, list[str]]:
@@ -173,47 +165,46 @@ def _series_text(text: bytes, dropped: set[str]) -> bytes:
     return "\n".join(line for line in lines if re.sub(r"(^|\s)#.*", "", line).strip() not in dropped).encode()
 
 
-def _write_recipe(recipe: Recipe, state: PortState, made: Path, *, target: Path, folders: Mapping[str, Path]) -> None:
+def _write_recipe(recipe: Recipe, name: str, packages: Mapping[str, Package], made: Path, places: Places) -> None:
     series = {
-        package.name: os.path.relpath(folders.get(package.name, package.series), target)
+        package.name: os.path.relpath(places.series.get(package.name, package.series), places.recipe)
         for package in recipe.packages
         if package.series is not None
     }
-    packages = {item.new.name: item.new for item in state.packages}
-    made.mkdir()
-    (made / "recipe.toml").write_text(
-        ported_text(recipe, name=state.name, packages=packages, series=series), encoding="utf-8"
-    )
+    text = ported_text(recipe, name=name, packages=packages, series=series)
+    (made / "recipe.toml").write_text(text, encoding="utf-8")
     if (recipe.folder / _INPUTS).exists():
         (made / _INPUTS).write_bytes((recipe.folder / _INPUTS).read_bytes())
 
 
-def _check_place(source: Path, place: Path) -> None:
+def _check_place(made: Path, place: Path) -> None:
     """Accept a place that holds the same files already, as a killed run leaves it."""
-    if not place.exists():
-        return
-    mine = {file.name: file.read_bytes() for file in source.iterdir()}
-    there = {file.name: file.read_bytes() for file in place.iterdir() if file.is_file()}
-    if mine != there:
+    if place.exists() and _contents(made) != _contents(place):
         raise UsageError(f"{place} was made meanwhile, with other content", hint="move it away, and run --continue")
 
 
-def _ported(recipe: Recipe, state: PortState, target: Path, folders: Mapping[str, Path]) -> Ported:
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def _ported(recipe: Recipe, state: PortState, places: Places) -> Ported:
+    series = [package.series for package in recipe.packages if package.series is not None]
     left = sorted(
         path.name
         for path in recipe.folder.iterdir()
         if path.name not in ("recipe.toml", _INPUTS, "wheels.lock.toml", "evidence")
+        and not any(folder.is_relative_to(path) or folder == path.parent for folder in series)
     )
     notes = [note for item in state.packages for note in item.notes]
     notes += [f"not carried over from {recipe.folder.name}: {', '.join(left)}"] if left else []
-    if (target / _INPUTS).exists():
+    if (places.recipe / _INPUTS).exists():
         notes.append(
             f"the build requirements are those of {recipe.name}: if the build says that they changed,"
             f" run `nox -s lock -- --recipe {state.name} --inputs`"
         )
     return Ported(
-        recipe=target / "recipe.toml",
-        series=tuple(folders.items()),
+        recipe=places.recipe / "recipe.toml",
+        series=tuple(places.series.items()),
         kept=tuple(name for item in state.packages for name, _ in item.kept),
         dropped=tuple(pair for item in state.packages for pair in item.dropped),
         notes=tuple(notes),

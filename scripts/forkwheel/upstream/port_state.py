@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from forkwheel.canonical import canonical_recipe
-from forkwheel.errors import PatchError, UsageError
+from forkwheel.errors import PatchError, RecipeError, UsageError
 from forkwheel.recipe import Package, load_recipe
 from forkwheel.store import write_whole
 
-FORMAT = 1
+FORMAT = 2
 _FILE = "port.json"
+_AGAIN = "remove {}, and begin again"
 
 
 class PortStoppedError(PatchError):
@@ -61,11 +62,16 @@ class PackageState:
 
 @dataclass(frozen=True)
 class PortState:
-    """A whole port: the old recipe's file, the new one's name, and the folder that gets the result."""
+    """A whole port: the old recipe's file, the new one's name, and what else the command was given.
+
+    ``out`` is the folder that gets the result, None where that goes beside what it was made of.
+    ``mirrors`` are pairs of a git remote's URL and the repository that is used in its place.
+    """
 
     recipe: str
     name: str
-    out: str
+    out: str | None
+    mirrors: tuple[tuple[str, str], ...]
     packages: tuple[PackageState, ...]
 
     def with_package(self, index: int, package: PackageState) -> PortState:
@@ -75,7 +81,13 @@ class PortState:
 
 def save_state(work: Path, state: PortState) -> None:
     """Write a state; each package is kept as a recipe of its own, in the work folder."""
-    record: dict[str, Any] = {"format": FORMAT, "recipe": state.recipe, "name": state.name, "out": state.out}
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        "recipe": state.recipe,
+        "name": state.name,
+        "out": state.out,
+        "mirrors": state.mirrors,
+    }
     kept_fields = ("notes", "series", "base", "commits", "kept", "dropped")
     record["packages"] = [
         {"new": item.new.name} | {name: getattr(item, name) for name in kept_fields} for item in state.packages
@@ -87,6 +99,11 @@ def save_state(work: Path, state: PortState) -> None:
     write_whole(work / _FILE, json.dumps(record, indent=2).encode())
 
 
+def is_port(work: Path) -> bool:
+    """Tell whether a folder holds the state of a port, sound or not."""
+    return (work / _FILE).exists()
+
+
 def load_state(work: Path) -> PortState:
     """Read a state; raise UsageError where the folder holds none."""
     try:
@@ -94,16 +111,19 @@ def load_state(work: Path) -> PortState:
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"no port is open in {work}", hint="begin one with --to") from None
     except ValueError as error:
-        raise UsageError(f"{work / _FILE} is damaged: {error}", hint=f"remove {work}, and begin again") from error
+        raise UsageError(f"{work / _FILE} is damaged: {error}", hint=_AGAIN.format(work)) from error
     if not isinstance(record, dict):
-        raise UsageError(f"{work / _FILE} is damaged: it is no object", hint=f"remove {work}, and begin again")
+        raise UsageError(f"{work / _FILE} is damaged: it is no object", hint=_AGAIN.format(work))
     if record.get("format") != FORMAT:
-        raise UsageError(f"{work} was made by another version of forkwheel", hint=f"remove {work}, and begin again")
+        raise UsageError(f"{work} was made by another version of forkwheel", hint=_AGAIN.format(work))
     try:
         packages = tuple(_package(item, work) for item in record["packages"])
-        return PortState(record["recipe"], record["name"], record["out"], packages)
+        mirrors = tuple((url, place) for url, place in record["mirrors"])
+        return PortState(record["recipe"], record["name"], record["out"], mirrors, packages)
+    except RecipeError as error:
+        raise UsageError(f"the state of the port is damaged: {error.message}", hint=_AGAIN.format(work)) from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{work / _FILE} is damaged: {error}", hint=f"remove {work}, and begin again") from error
+        raise UsageError(f"{work / _FILE} is damaged: {error}", hint=_AGAIN.format(work)) from error
 
 
 def _package(item: dict[str, Any], work: Path) -> PackageState:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tarfile
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,12 +17,13 @@ from forkwheel.errors import UsageError
 from forkwheel.fetch import FetchContext, fetch_source
 from forkwheel.fetch.index import cached_archive
 from forkwheel.patterns import matches
-from forkwheel.recipe import FileSource, GitSource, Package, Recipe, Source, Submodule
+from forkwheel.recipe import FileSource, GitSource, Package, Source, Submodule
 from forkwheel.tree import walk
 from forkwheel.upstream.archives import guarded
 from forkwheel.upstream.history import open_history
-from forkwheel.upstream.listing import find_release
-from forkwheel.upstream.revisions import is_of_wheels, is_version, version_source
+from forkwheel.upstream.listing import check_offered, find_release
+from forkwheel.upstream.port_goals import Goal
+from forkwheel.upstream.revisions import is_of_wheels, version_source
 from forkwheel.wheels.metadata import fields
 
 _EARLIEST = 315532800
@@ -37,49 +39,40 @@ class Target:
     notes: tuple[str, ...]
 
 
-def parse_targets(texts: list[str], recipe: Recipe) -> dict[str, str]:
-    """Read ``PACKAGE=VERSION`` or ``PACKAGE=VERSION@REVISION``; return the texts after ``=`` by package."""
-    targets: dict[str, str] = {}
-    for text in texts:
-        name, given, value = text.partition("=")
-        if not given:
-            names = ", ".join(package.name for package in recipe.packages)
-            raise UsageError(f"{text!r} names no package", hint=f"write --to PACKAGE=VERSION; packages: {names}")
-        package = recipe.package(name)
-        if package.name in targets:
-            raise UsageError(f"{package.name} is given two versions", hint="remove one --to")
-        targets[package.name] = value
-    return targets
-
-
-def make_target(package: Package, text: str, *, context: FetchContext, repository: str | None, work: Path) -> Target:
+def make_target(package: Package, goal: Goal, *, context: FetchContext, work: Path) -> Target:
     """Find the new pins of a package, and adapt what its recipe says of its files.
 
-    ``text`` is a version of the package index, or ``VERSION@REVISION`` for a git revision.
     ``work`` is an empty folder for what has to be looked at. Raises UsageError or FetchError
     where there is no such revision.
     """
-    version, _, revision = text.partition("@")
-    if not is_version(version) or Version(version).local:
-        raise UsageError(f"{version!r} is no version of {package.name}", hint="write PACKAGE=VERSION")
-    if revision:
-        sources, epoch = _git_source(package, revision, context, repository)
+    version = goal.version
+    if goal.revision:
+        sources, epoch = _git_source(package, goal, context)
     else:
         sources, epoch = _index_sources(package, Version(version), context)
     new = replace(package, version=version, sources=sources, epoch=max(epoch, _EARLIEST))
     root = fetch_source(new, sources[0], work, context=context).root
-    names = walk(root)
-    include, dropped = _matching(package, names)
+    names = [name for name in walk(root) if not matches(name, package.exclude)]
     had_git = any(isinstance(source, GitSource) for source in package.sources)
-    lost = had_git and not revision
+    lost = had_git and not goal.revision
     notes = [f"{package.name}: add a git source by hand, if {version} is to be built from one"] if lost else []
-    notes += [f"`include` no longer has {pattern!r}: it matches nothing in {version}" for pattern in dropped]
-    generated, more = _generated(package, root, sources)
-    return Target(package, replace(new, include=include, generated=generated), (*notes, *more))
+    include, without = _matching(package.include, names)
+    if package.include and not include:
+        raise UsageError(
+            f"{package.name} {version} has none of the files that `include` keeps of {package.version}",
+            hint="see whether it is the same project; if all of its files moved, port by hand",
+        )
+    executable, more = _matching(package.executable, names)
+    for field, patterns in (("include", without), ("executable", more)):
+        notes += [f"`{field}` no longer has {pattern!r}: it matches nothing in {version}" for pattern in patterns]
+    generated, stale = _generated(package, root, sources)
+    new = replace(new, include=include, executable=executable, generated=generated)
+    return Target(package, new, (*notes, *stale))
 
 
 def _index_sources(package: Package, version: Version, context: FetchContext) -> tuple[tuple[Source, ...], int]:
     """Return an sdist or, where the package is made of wheels, all wheels; and the date of the newest file in it."""
+    check_offered(package.name, version, context=context)
     if is_of_wheels(package) or (source := version_source(package, version, context=context)).kind == "wheel":
         found: tuple[FileSource, ...] = find_release(package.name, version, context=context).wheels
     else:
@@ -103,23 +96,21 @@ def _newest(archive: Path) -> int:
         return int(max((member.mtime for member in tar if member.isfile()), default=0))
 
 
-def _git_source(
-    package: Package, revision: str, context: FetchContext, repository: str | None
-) -> tuple[tuple[Source, ...], int]:
+def _git_source(package: Package, goal: Goal, context: FetchContext) -> tuple[tuple[Source, ...], int]:
     old = next((source for source in package.sources if isinstance(source, GitSource)), None)
     if old is None:
         raise UsageError(f"{package.name} has no git source", hint="port it to a version of the package index")
-    history = open_history(package.sources, repository=repository, context=context)
-    commit = history.commit(revision)
+    history = open_history(package.sources, repository=None, context=context)
+    commit = history.find(goal.revision)
     present = history.submodules(commit)
     submodules = tuple(Submodule(one.path, present[one.path]) for one in old.submodules if one.path in present)
-    tag = revision if commit != revision and old.tag is not None else None
+    tag = history.tag(goal.revision) if old.tag is not None else None
     return (replace(old, commit=commit, tag=tag, submodules=submodules),), history.epoch(commit)
 
 
-def _matching(package: Package, names: list[str]) -> tuple[tuple[str, ...], list[str]]:
-    kept = [pattern for pattern in package.include if any(matches(name, (pattern,)) for name in names)]
-    return tuple(kept), [pattern for pattern in package.include if pattern not in kept]
+def _matching(patterns: Sequence[str], names: list[str]) -> tuple[tuple[str, ...], list[str]]:
+    kept = [pattern for pattern in patterns if any(matches(name, (pattern,)) for name in names)]
+    return tuple(kept), [pattern for pattern in patterns if pattern not in kept]
 
 
 def _generated(package: Package, root: Path, sources: tuple[Source, ...]) -> tuple[tuple, list[str]]:  # type: ignore[type-arg]

@@ -79,6 +79,10 @@ class PortTree:
         self._git("commit", "--quiet", "--allow-empty", "--no-verify", "-m", message)
         return self.head()
 
+    def is_there(self) -> bool:
+        """Tell whether there is still a repository in the folder."""
+        return (self.folder / ".git/HEAD").is_file()
+
     def head(self, *, back: int = 0) -> str:
         """Return the commit that is checked out, or one that many before it."""
         return self._git("rev-parse", f"HEAD~{back}").decode().strip()
@@ -100,11 +104,11 @@ class PortTree:
 
     def undecided(self) -> list[str]:
         """List the paths that one side removed and the other changed, and nobody has decided on."""
-        stages: dict[str, int] = {}
+        sides: dict[str, set[bytes]] = {}
         for record in self._git("ls-files", "--unmerged", "-z").split(b"\0")[:-1]:
-            path = decode(record.partition(b"\t")[2])
-            stages[path] = stages.get(path, 0) + 1
-        return [path for path, count in stages.items() if count < 3]
+            head, _, name = record.partition(b"\t")
+            sides.setdefault(decode(name), set()).add(head.split()[2])
+        return [path for path, found in sides.items() if not found >= {b"2", b"3"}]
 
     def marks(self, head: str, commit: str) -> tuple[str, int] | None:
         """Return the first file and line that holds a mark of a conflict, or None.

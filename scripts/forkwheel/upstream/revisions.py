@@ -13,16 +13,15 @@ from packaging.version import InvalidVersion, Version
 from forkwheel.errors import FetchError, UsageError
 from forkwheel.fetch import FetchContext
 from forkwheel.fetch.index import cached_archive
-from forkwheel.plan import wheel_tags
-from forkwheel.recipe import FileSource, Package
+from forkwheel.recipe import FileSource, Package, wheel_tags
 from forkwheel.sources import source_tree
 from forkwheel.tree import Tree
 from forkwheel.upstream.archives import open_archive
 from forkwheel.upstream.files import Files
-from forkwheel.upstream.history import open_history
-from forkwheel.upstream.listing import Release, cached_file, find_release, list_releases
+from forkwheel.upstream.history import home_path, is_version, open_history
+from forkwheel.upstream.listing import cached_file, find_release, list_releases
 
-_RANGE = re.compile(r"(\S+?)\.\.(\S+)")
+_RANGE = re.compile(r"([^/]*?)\.\.([^/]*)")
 
 
 @dataclass(frozen=True)
@@ -41,63 +40,85 @@ def base_tree(package: Package, context: FetchContext) -> Tree:
     return source_tree(package, context=context, kind=kind).tree
 
 
-def expand(specifications: Sequence[str], package: Package, *, context: FetchContext) -> list[str]:
-    """Replace each range ``A..B`` by the final releases from A to B that were not yanked."""
+def expand(
+    specifications: Sequence[str], package: Package, *, context: FetchContext, repository: str | None = None
+) -> list[str]:
+    """Replace each range ``A..B`` by the final releases from A to B that were not yanked.
+
+    They are those of the package index, or the tags of the repository that is given.
+    """
     named: list[str] = []
     for text in specifications:
         match = _RANGE.fullmatch(text)
         if match is None:
             named.append(text)
             continue
-        first, last = _bound(match[1]), _bound(match[2])
-        releases = list_releases(package.name, context=context)
-        found = [str(version) for version, release in releases.items() if _is_within(release, first, last)]
+        first, last = _bound(match[1], text), _bound(match[2], text)
+        known = _versions(package, context, repository)
+        found = [str(version) for version in known if first <= version <= last and not version.is_prerelease]
         if not found:
             raise UsageError(f"{package.name} has no final release from {first} to {last}", hint="check the range")
         named += found
     return list(dict.fromkeys(named))
 
 
-def _bound(text: str) -> Version:
+def _versions(package: Package, context: FetchContext, repository: str | None) -> list[Version]:
+    if repository is not None:
+        return list(open_history(package.sources, repository=repository, context=context).releases())
+    releases = list_releases(package.name, context=context)
+    return [version for version, release in releases.items() if release.yanked is None]
+
+
+def _bound(text: str, whole: str) -> Version:
     try:
         return Version(text)
     except InvalidVersion as error:
-        raise UsageError(f"{text!r} is no version", hint="a range is VERSION..VERSION") from error
-
-
-def _is_within(release: Release, first: Version, last: Version) -> bool:
-    return first <= release.version <= last and not release.version.is_prerelease and release.yanked is None
+        raise UsageError(f"{whole!r} is no range of versions", hint="write VERSION..VERSION, both included") from error
 
 
 def open_revision(
     text: str, package: Package, *, wanted: Iterable[str], context: FetchContext, repository: str | None = None
 ) -> Revision:
-    """Open what ``--to`` names: an sdist or wheel, a version of the package index, or a git revision.
+    """Open what ``--to`` names: an sdist or wheel, a version, or a git revision.
 
+    A version is the package index's or, where a ``repository`` is given, its tag's.
     ``wanted`` are the paths that will be read. Raises UsageError or FetchError where there is
     no such revision.
     """
     wanted = list(wanted)
-    path = Path(text).expanduser()
-    if path.suffix in (".whl", ".gz", ".zip", ".tgz") or path.is_file():
+    path = home_path(text)
+    if path.suffix in (".whl", ".gz", ".zip", ".tgz") or _is_file(path):
         version = _file_version(path, package)
         return Revision(path.name, version, open_archive(path, store=context.store, wanted=wanted))
-    if is_version(text):
+    if is_version(text) and repository is None:
         source = version_source(package, Version(text), context=context)
         archive, _ = cached_archive(package, source, context=context)
         files = open_archive(archive, store=context.store, wanted=wanted, sha256=source.sha256)
         return Revision(text, text, files)
+    if not text or (repository is None and not any(source.kind == "git" for source in package.sources)):
+        raise UsageError(
+            f"{text!r} is no version and no file, and {package.name} has no git source whose revision it could be",
+            hint=f"give {_spelled(text) or 'an sdist, a wheel, a version'}, or a git revision and its --repository",
+        )
     history = open_history(package.sources, repository=repository, context=context)
-    commit = history.commit(text)
+    commit = history.find(text)
     name = text if text != commit else commit[:12]
-    return Revision(name, None, history.files(commit))
+    return Revision(name, text if is_version(text) else None, history.files(commit))
 
 
-def is_version(text: str) -> bool:
-    """Tell whether a text is a version as the index writes it, and not a tag or commit."""
+def _spelled(text: str) -> str:
+    """Spell a version as the index does; nothing for what is none."""
     try:
-        return str(Version(text)) == text and not re.fullmatch(r"\d{7,40}", text)
+        return str(Version(text))
     except InvalidVersion:
+        return ""
+
+
+def _is_file(path: Path) -> bool:
+    """Tell whether a path is a file; one that cannot exist, because of its length, is none."""
+    try:
+        return path.is_file()
+    except OSError:
         return False
 
 
@@ -124,12 +145,12 @@ def is_of_wheels(package: Package) -> bool:
 def _likeness(file: FileSource, package: Package) -> int:
     """Count the tags that a wheel's name shares with that of the package's first wheel."""
     first = next((source.filename for source in package.sources if isinstance(source, FileSource)), "")
-    tags = [wheel_tags(name).split("-") for name in (first, file.filename)]
+    tags = [wheel_tags(name).split("-")[-3:] for name in (first, file.filename)]
     return sum(mine == its for mine, its in zip(*tags, strict=False))
 
 
 def _file_version(path: Path, package: Package) -> str:
-    if not path.is_file():
+    if not _is_file(path):
         raise UsageError(f"{path}: no such file", hint="give an sdist, a wheel, a version or a git revision")
     try:
         parse = parse_wheel_filename if path.suffix == ".whl" else parse_sdist_filename

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyproject_hooks
 from build import BuildBackendException, BuildException, BuildSystemTableValidationError, ProjectBuilder
 
+from forkwheel.children import CHILDREN
 from forkwheel.console import Log
 from forkwheel.errors import BuildError
 from forkwheel.recipe import Package
@@ -153,16 +154,14 @@ def _run_hook(
 ) -> None:
     """Run one hook, as ``build`` asks; all that it prints goes to the log file."""
     with log_file.open("ab") as output:
-        subprocess.run(
-            list(command),
-            cwd=cwd,
-            env={**environment, **(extra_environ or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
+        CHILDREN.run(
+            command,
+            folder=cwd,
+            environment={**environment, **(extra_environ or {})},
+            output=output,
+            errors=subprocess.STDOUT,
             umask=_UMASK,
-            check=True,
-        )
+        ).check_returncode()
 
 
 def _environment(private: Path, *, package: Package, version: str, python: Path) -> dict[str, str]:

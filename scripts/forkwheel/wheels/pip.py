@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from forkwheel.children import CHILDREN
 from forkwheel.errors import BuildError
 from forkwheel.fetch.masking import mask
 from forkwheel.fetch.pip_settings import PipSettings, read_pip_settings
@@ -62,15 +62,7 @@ def run_pip(arguments: Sequence[str], *, folder: Path, environment: Mapping[str,
     ``folder`` is an empty folder to run in, so that nothing lying around is imported.
     """
     command = [sys.executable, "-m", "pip", *arguments]
-    result = subprocess.run(
-        command,
-        cwd=folder,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = CHILDREN.run(command, folder=folder, environment=environment)
     if result.returncode:
         raise PipError(mask(result.stdout + result.stderr))
     return result.stdout

@@ -51,8 +51,7 @@ class Recorded:
 
 def load_recorded(records: WheelRecords, folder: Path) -> Recorded:
     """Load a wheel's records by way of the empty ``folder``; raise VerificationError at the first fault."""
-    document = _key_document(records)
-    key = _checked_key(records, document)
+    document, key = read_key(records)
     recipe, package, series, inputs = _loaded(records, folder)
     return Recorded(
         key=key,
@@ -64,6 +63,12 @@ def load_recorded(records: WheelRecords, folder: Path) -> Recorded:
         inputs=inputs,
         sbom=read_json(records, SBOM),
     )
+
+
+def read_key(records: WheelRecords) -> tuple[Mapping[str, Any], Key]:
+    """Return a wheel's record of its key (``package``, ``version``, ``key``, ``parts``) and the key, checked."""
+    document = _key_document(records)
+    return document, _checked_key(records, document)
 
 
 def write_carried(records: WheelRecords, folder: Path) -> None:

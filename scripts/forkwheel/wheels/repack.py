@@ -51,10 +51,11 @@ def repack_wheel(
                 hint="requirements are rewritten with the recipe's `requires`",
             )
     _check_texts(members, replaced, archive)
-    stem, _, old = dist_info.removesuffix(".dist-info").rpartition("-")
-    renamed = {f"{stem}-{old}.{kind}/": f"{stem}-{version}.{kind}/" for kind in ("dist-info", "data")}
-    kept = [_renamed(member, renamed) for member in _changed(members, replaced, archive)]
-    new_info = f"{stem}-{version}.dist-info"
+    kept = [
+        replace(member, name=_renamed(member.name, dist_info, version))
+        for member in _changed(members, replaced, archive)
+    ]
+    new_info = _renamed(f"{dist_info}/", dist_info, version).removesuffix("/")
     rewritten = [
         replace(member, content=rewrite_version(member.content, version))
         if member.name == f"{new_info}/METADATA"
@@ -80,19 +81,23 @@ def fork_filename(filename: str, version: str) -> str:
 
 
 def untouched_members(archive: Path, *, replaced: Iterable[str]) -> dict[str, str]:
-    """Map each member that must be the same in the repacked wheel to its SHA-256 (hex), as upstream's RECORD says."""
-    name = WheelName.parse(archive.name)
+    """Map each member that must keep its content to its SHA-256 (hex), as upstream's RECORD says."""
     changed = set(replaced)
     with open_wheel(archive) as opened:
-        dist_info = name.dist_info(opened.namelist())
+        dist_info = WheelName.parse(archive.name).dist_info(opened.namelist())
         rows = parse_record(opened.read(f"{dist_info}/RECORD"), wheel=archive.name)
-    stem = dist_info.removesuffix(".dist-info")
     return {
         path: _hex(row.digest)
         for path, row in rows.items()
-        if row.digest.startswith("sha256=") and not path.startswith((f"{stem}.dist-info/", f"{stem}.data/"))
-        if path not in changed
+        if row.digest.startswith("sha256=") and not path.startswith(f"{dist_info}/") and path not in changed
     }
+
+
+def renamed_members(archive: Path, members: Mapping[str, str | None], *, version: str) -> dict[str, str | None]:
+    """Give members of upstream's wheel the paths that they have in the one of another version."""
+    with open_wheel(archive) as opened:
+        dist_info = WheelName.parse(archive.name).dist_info(opened.namelist())
+    return {_renamed(path, dist_info, version): digest for path, digest in members.items()}
 
 
 def _hex(digest: str) -> str:
@@ -145,8 +150,10 @@ def _changed(members: list[Member], replaced: Mapping[str, Member | None], archi
     return kept
 
 
-def _renamed(member: Member, renamed: Mapping[str, str]) -> Member:
-    for old, new in renamed.items():
-        if member.name.startswith(old):
-            return replace(member, name=new + member.name.removeprefix(old))
-    return member
+def _renamed(path: str, dist_info: str, version: str) -> str:
+    """Put the new version into a path in the ``.dist-info`` or ``.data`` folder, which have it in their names."""
+    stem, _, old = dist_info.removesuffix(".dist-info").rpartition("-")
+    for kind in ("dist-info", "data"):
+        if path.startswith(folder := f"{stem}-{old}.{kind}/"):
+            return f"{stem}-{version}.{kind}/{path.removeprefix(folder)}"
+    return path
