@@ -37,6 +37,16 @@ def printable(text: str) -> str:
     return escaped.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def readable_size(size: int) -> str:
+    """Write a number of bytes for a person, in decimal units."""
+    value = float(size)
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"
+
+
 class _Writer(RichConsole):
     """A Rich console that leaves a broken pipe to the program instead of ending it."""
 
@@ -98,7 +108,11 @@ class Console:
         self.text("\n".join(line.rstrip() for line in plain.getvalue().splitlines()))
 
     def data(self, document: Any) -> None:
-        """Write one JSON document to standard output."""
+        """Write one JSON document to standard output; its key ``schema`` is the number of its form.
+
+        So is that of every document in an output folder. Files that forkwheel itself reads back
+        (recipes, locks, records in a wheel or in the cache) have a ``format`` instead.
+        """
         self._output.write(json.dumps(document, indent=2, sort_keys=True) + "\n")
         self._output.flush()
 

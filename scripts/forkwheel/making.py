@@ -6,7 +6,7 @@ from pathlib import Path
 
 from forkwheel.console import Log
 from forkwheel.fetch import FetchContext
-from forkwheel.patching.apply import Change, check_series, write_changes
+from forkwheel.patching.apply import Change, write_changes
 from forkwheel.plan import Plan
 from forkwheel.projection import copy_tree, write_generated
 from forkwheel.recipe import Recipe
@@ -23,12 +23,23 @@ from forkwheel.wheels.verify import member_names, verify_wheel
 
 
 def make_from_source(
-    recipe: Recipe, plan: Plan, *, inputs: Inputs, context: FetchContext, work: Path, made: Path, log: Log
-) -> tuple[Wheel, tuple[Change, ...]]:
-    """Make a plan's wheel in the folder ``made``, with everything on the way to it in ``work``."""
+    recipe: Recipe,
+    plan: Plan,
+    changes: tuple[Change, ...],
+    *,
+    inputs: Inputs,
+    context: FetchContext,
+    work: Path,
+    made: Path,
+    log: Log,
+) -> Wheel:
+    """Make a plan's wheel in the folder ``made``, with everything on the way to it in ``work``.
+
+    ``changes`` is what the plan's series makes of its source.
+    """
     package, store = plan.package, context.store
     with log.stage("patch"):
-        changes, tree = _patch(plan, work / "tree", context=context, log=log)
+        tree = _patch(plan, changes, work / "tree", context=context, log=log)
     with log.stage("environment"):
         inputs.check_requires(package.name, build_system_requires(tree.root, package))
         python = build_environment(plan.inputs.requirements, store=store, log=log, offline=context.offline)
@@ -54,14 +65,13 @@ def make_from_source(
     with log.stage("verify"):
         expected = expected_members(package, changes, members=member_names(wheel.path), tree=tree)
         verify_wheel(wheel.path, must_contain=expected)
-    return wheel, changes
+    return wheel
 
 
-def _patch(plan: Plan, dest: Path, *, context: FetchContext, log: Log) -> tuple[tuple[Change, ...], Tree]:
+def _patch(plan: Plan, changes: tuple[Change, ...], dest: Path, *, context: FetchContext, log: Log) -> Tree:
     with mending(plan.source, context.store):
-        changes = check_series(plan.series, plan.source.tree)
         copied = copy_tree(plan.source.tree, dest)
     patched = write_changes(changes, copied)
     if plan.series.patches and not changes:
         log.warning("the source has the whole series already: nothing was patched")
-    return changes, write_generated(patched.tree, plan.package, version=plan.version)
+    return write_generated(patched.tree, plan.package, version=plan.version)

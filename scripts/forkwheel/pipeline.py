@@ -10,8 +10,8 @@ from pathlib import Path
 from forkwheel.console import Console, Log
 from forkwheel.fetch import FetchContext
 from forkwheel.made import check_against_lock, publish_made, read_made
-from forkwheel.patching.apply import Change, check_series
-from forkwheel.plan import Plan, make_plans
+from forkwheel.patching.apply import Change
+from forkwheel.plan import Plan, check_plan, make_plans, naming_wheel
 from forkwheel.recipe import Recipe
 from forkwheel.release import inputs as inputs_lock
 from forkwheel.release.inputs import Inputs
@@ -70,35 +70,53 @@ def plan_all(shop: Workshop, *, kind: str | None = None, revision: int | None = 
     )
 
 
+def audit_plans(shop: Workshop, plans: tuple[Plan, ...]) -> None:
+    """Refuse a series that opens a path halfway; nothing to do without gates.toml, or where the keys passed before."""
+    from forkwheel.gates.check import check_plans, needs_check
+
+    recipe, gates_file = shop.recipe, shop.recipe.folder / "gates.toml"
+    slot = needs_check(plans, gates_file=gates_file, target=recipe.target, store=shop.store)
+    if slot is None:
+        return
+    with shop.console.bind(recipe.name).stage("audit"):
+        patched = [(plan, _changes(shop, plan)) for plan in plans]
+        check_plans(patched, gates_file=gates_file, target=recipe.target, store=shop.store)
+        slot.write({"passed": True})
+
+
 def build_all(shop: Workshop, plans: tuple[Plan, ...]) -> tuple[Built, ...]:
     """Build the wheels of all plans side by side; what was built before is taken from the cache.
 
     Every series is checked before the first wheel is built.
     """
-    for plan in plans:
-        if not _slot(shop, plan).exists():
-            with mending(plan.source, shop.store):
-                check_series(plan.series, plan.source.tree)
+    checked = [None if _slot(shop, plan).exists() else _changes(shop, plan) for plan in plans]
     with ThreadPoolExecutor(max_workers=min(len(plans), _AT_ONCE)) as pool:
-        futures = [pool.submit(_built, shop, plan) for plan in plans]
+        futures = [pool.submit(_built, shop, plan, changes) for plan, changes in zip(plans, checked, strict=True)]
     return tuple(future.result() for future in futures)
 
 
 def rebuild(shop: Workshop, plan: Plan) -> str:
     """Build a wheel once more, in another folder, keep nothing of it, and return its SHA-256."""
     with shop.store.temporary() as work:
-        made, _ = _make(shop, plan, work)
-        return made.sha256
+        return _make(shop, plan, _changes(shop, plan), work).sha256
 
 
-def _built(shop: Workshop, plan: Plan) -> Built:
+def _changes(shop: Workshop, plan: Plan) -> tuple[Change, ...]:
+    """Check a plan's series, and return what it changes."""
+    with mending(plan.source, shop.store):
+        return check_plan(plan)
+
+
+def _built(shop: Workshop, plan: Plan, checked: tuple[Change, ...] | None) -> Built:
+    """Build a wheel, or take it from the cache; ``checked`` is None where it seemed to be there."""
     started = time.monotonic()
     slot = _slot(shop, plan)
     with shop.store.lock(f"wheel-{plan.key.digest}", waiting=lambda: shop.log(plan).info("waiting for another build")):
         reused = read_made(slot, store=shop.store, log=shop.log(plan))
         if reused is None:
+            changes = _changes(shop, plan) if checked is None else checked
             with shop.store.temporary() as work:
-                wheel, changes = _make(shop, plan, work)
+                wheel = _make(shop, plan, changes, work)
                 check_against_lock(plan, wheel)
                 publish_made(wheel, changes, store=shop.store, slot=slot)
     found = reused or read_made(slot, store=shop.store, log=shop.log(plan))
@@ -112,15 +130,17 @@ def _slot(shop: Workshop, plan: Plan) -> Path:
     return shop.store.path("wheels", plan.key.digest, plan.version)
 
 
-def _make(shop: Workshop, plan: Plan, work: Path) -> tuple[Wheel, tuple[Change, ...]]:
+def _make(shop: Workshop, plan: Plan, changes: tuple[Change, ...], work: Path) -> Wheel:
     # Imported here because most runs build nothing, and these imports take longer than such a run.
     from forkwheel.making import make_from_source
     from forkwheel.wheel_source import make_from_wheel
 
     made = work / "made"
     made.mkdir()
+    context, log = shop.context, shop.log(plan)
     if plan.source.source.kind == "wheel":
-        return make_from_wheel(shop.recipe, plan, context=shop.context, work=work, made=made, log=shop.log(plan))
+        with naming_wheel(plan.package):
+            return make_from_wheel(shop.recipe, plan, changes, context=context, work=work, made=made, log=log)
     return make_from_source(
-        shop.recipe, plan, inputs=shop.inputs, context=shop.context, work=work, made=made, log=shop.log(plan)
+        shop.recipe, plan, changes, inputs=shop.inputs, context=context, work=work, made=made, log=log
     )

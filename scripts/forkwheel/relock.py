@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from forkwheel.errors import RecipeError, VerificationError
 from forkwheel.patching.apply import check_series, write_changes
 from forkwheel.patching.series import load_series
-from forkwheel.pipeline import Workshop, build_all, plan_all, rebuild
+from forkwheel.pipeline import Workshop, audit_plans, build_all, plan_all, rebuild
 from forkwheel.plan import Plan
 from forkwheel.projection import copy_tree, write_generated
 from forkwheel.recipe import Recipe
@@ -50,6 +50,7 @@ def relock(shop: Workshop, *, kind: str | None, inputs: bool, release: bool) -> 
         number = max(revision.number for revision in shop.lock.revisions) + 1
         plans = plan_all(shop, kind=kind, revision=number)
     plans = tuple(replace(plan, locked=None) for plan in plans)
+    audit_plans(shop, plans)
     built = build_all(shop, plans)
     _check_repeatable(shop, built)
     revision = Revision(number, release, tuple(_locked(item) for item in built))
@@ -87,7 +88,9 @@ def _release(shop: Workshop, current: Revision, *, release: bool) -> Relocked:
     name = f"revision {current.number} of {shop.recipe.name}"
     if not release or current.released:
         return Relocked(current.number, False, f"{shop.lock.file}: {name} is unchanged")
-    for item in build_all(shop, plan_all(shop)):
+    plans = plan_all(shop)
+    audit_plans(shop, plans)
+    for item in build_all(shop, plans):
         if item.plan.revision != current.number:
             raise VerificationError(f"{item.wheel.filename} is not {name}", hint="run `nox -s lock` first")
     shop.lock.with_revision(replace(current, released=True)).write()

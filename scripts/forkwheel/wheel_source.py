@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 
 from forkwheel.console import Log
 from forkwheel.fetch import FetchContext
 from forkwheel.fetch.index import cached_archive
-from forkwheel.patching.apply import Change, check_series
+from forkwheel.patching.apply import Change
 from forkwheel.plan import Plan
 from forkwheel.projection import write_generated
 from forkwheel.recipe import FileSource, Recipe
@@ -17,21 +18,27 @@ from forkwheel.release.records import wheel_records
 from forkwheel.tree import EXECUTABLE, Entry, Tree
 from forkwheel.wheels.archive import Member
 from forkwheel.wheels.finish import Wheel
-from forkwheel.wheels.repack import repack_wheel, untouched_members
+from forkwheel.wheels.repack import renamed_members, repack_wheel, untouched_members
 from forkwheel.wheels.verify import verify_wheel
 
 
 def make_from_wheel(
-    recipe: Recipe, plan: Plan, *, context: FetchContext, work: Path, made: Path, log: Log
-) -> tuple[Wheel, tuple[Change, ...]]:
-    """Make a plan's wheel in the folder ``made``, and verify it; return it with what the series changed."""
+    recipe: Recipe,
+    plan: Plan,
+    changes: tuple[Change, ...],
+    *,
+    context: FetchContext,
+    work: Path,
+    made: Path,
+    log: Log,
+) -> Wheel:
+    """Make a plan's wheel in the folder ``made``, and verify it; ``changes`` is what the series makes of its source."""
     source = plan.source.source
     assert isinstance(source, FileSource)
     archive, _ = cached_archive(plan.package, source, context=context)
     if plan.package.is_taken:
-        return _take(archive, plan, made=made, log=log), ()
+        return _take(archive, plan, made=made, log=log)
     with log.stage("patch"):
-        changes = check_series(plan.series, plan.source.tree)
         replaced = _replaced(plan, changes, work / "generated")
     with log.stage("pack"):
         wheel = repack_wheel(
@@ -46,9 +53,9 @@ def make_from_wheel(
     with log.stage("verify"):
         expected: dict[str, str | None] = dict.fromkeys(plan.package.must_contain)
         expected |= untouched_members(archive, replaced=replaced)
-        expected |= {change.path: change.after.sha256 for change in changes if change.after is not None}
-        verify_wheel(wheel.path, must_contain=expected)
-    return wheel, changes
+        expected |= {path: sha256(new.content).hexdigest() for path, new in replaced.items() if new is not None}
+        verify_wheel(wheel.path, must_contain=renamed_members(archive, expected, version=plan.version))
+    return wheel
 
 
 def _take(archive: Path, plan: Plan, *, made: Path, log: Log) -> Wheel:

@@ -15,10 +15,9 @@ from forkwheel.cuda.disassembly import Counts, disassemble
 from forkwheel.cuda.kernels import reading_tools
 from forkwheel.cuda.toolchain import load_toolchain_lock, locked_toolchain
 from forkwheel.gates.arch import Arch
-from forkwheel.gates.cuda_gates import DEPENDENCY_CALL, WHOLE_BODY
+from forkwheel.gates.cuda_gates import DEPENDENCY_CALL, WHOLE_BODY, CppFile
 from forkwheel.gates.cuda_worker import find_cuda_gates
-from forkwheel.gates.files import SourceFile
-from forkwheel.gates.model import NO, Gate
+from forkwheel.gates.model import NO, Gate, Question
 from forkwheel.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -88,8 +87,8 @@ def test_what_the_audit_says_of_a_kernel_is_what_was_compiled(
     tmp_path: Path,
 ) -> None:
     root = {"stock": stock_trees, "patched": patched_trees}[tree]["flashinfer-python"]
-    files = [SourceFile("flashinfer-python", path, root / path, "") for path in HEADERS]
-    gates = find_cuda_gates(files, target=Arch(12, 0), references=(Arch(9, 0), Arch(10, 0))).gates
+    files = [CppFile("flashinfer-python", path, (root / path).read_text) for path in HEADERS]
+    gates = find_cuda_gates(files, Question(Arch(12, 0), (Arch(9, 0), Arch(10, 0)))).gates
     log = Console(stream=io.StringIO()).bind("test")
     lock = load_toolchain_lock(REPOSITORY / "recipes" / "sm120")
     toolchain = locked_toolchain(lock, store=store, log=log)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
 import gates_sample
 import pytest
 
-from forkwheel.errors import VerificationError
+from forkwheel import cli
+from forkwheel.fetch import FetchContext
 from forkwheel.gates.arch import Arch
-from forkwheel.gates.audit import audit
+from forkwheel.gates.audit import audit_all
 from forkwheel.gates.compare import check_consistent, compare, judge
 from forkwheel.gates.explain_symbol import explain_symbol
-from forkwheel.gates.files import opened
-from forkwheel.gates.model import Audit
+from forkwheel.gates.files import list_files, opened
+from forkwheel.gates.model import Audit, Question
 from forkwheel.gates.settings import Settings, load_settings
-from forkwheel.recipe import FileSource, Recipe
+from forkwheel.recipe import FileSource, Package, Recipe
+from forkwheel.sources import source_tree
 from forkwheel.store import Store
 from forkwheel.toml_file import read_toml
 
@@ -53,17 +57,12 @@ def settings() -> Settings:
     return load_settings(REPOSITORY / "recipes" / "sm120" / "gates.toml")
 
 
+def question(settings: Settings) -> Question:
+    return Question(TARGET, settings.references, settings.entries, settings.layers)
+
+
 def look(roots: dict[str, Path], settings: Settings, store: Store) -> Audit:
-    packages = {"flashinfer-python": "flashinfer.", "sglang": "sglang."}
-    prefixes = tuple(packages[name] for name in roots)
-    return audit(
-        roots,
-        target=TARGET,
-        references=settings.references,
-        entries=tuple(entry for entry in settings.entries if entry.symbol.startswith(prefixes)),
-        layers=settings.layers,
-        store=store,
-    )
+    return audit_all([list_files(roots)], question(settings), store=store)[0]
 
 
 @pytest.fixture(scope="module")
@@ -106,34 +105,90 @@ def test_the_series_opens_all_of_the_path(before: Audit, after: Audit, settings:
     assert difference.newly_closed == ()
 
 
-REMOVED = {
-    f"{SRT}/layers/communicator.py": ("sglang", "layer"),
-    f"{SRT}/server_args.py": ("sglang", "server arguments"),
-    "flashinfer/jit/comm.py": ("flashinfer-python", "JIT list"),
-    "flashinfer/aot.py": ("flashinfer-python", "ahead of time"),
-    ALL_REDUCE: ("flashinfer-python", "CUDA source"),
-}
-
-
-@pytest.mark.parametrize("path", REMOVED)
-def test_without_any_one_gate_patch_the_audit_fails_and_names_the_place(
-    path: str,
+@pytest.mark.parametrize("state", ["stock", "patched"])
+def test_the_audit_of_the_path_alone_finds_the_same_path(
+    state: str,
     stock_trees: dict[str, Path],
     patched_trees: dict[str, Path],
     settings: Settings,
+    before: Audit,
+    after: Audit,
+) -> None:
+    whole = before if state == "stock" else after
+    roots = stock_trees if state == "stock" else patched_trees
+
+    (alone,) = audit_all([list_files(roots)], question(settings), path_only=True)
+
+    assert alone.path == whole.path
+    assert alone.gates == tuple(step.gate for step in whole.path)
+
+
+# Each patch that opens a gate of the path, by package: the layer that is closed without it, and where.
+GATE_PATCHES = {
+    ("sglang", "communicator-admit-sm120.patch"): ("layer", f"{SRT}/layers/communicator.py"),
+    ("sglang", "server-args-fusion-on-sm120.patch"): ("server arguments", f"{SRT}/server_args.py"),
+    ("flashinfer-python", "jit-comm-admit-sm120.patch"): ("JIT list", "flashinfer/jit/comm.py"),
+    ("flashinfer-python", "aot-trtllm-comm-sm120.patch"): ("ahead of time", "flashinfer/aot.py"),
+    ("flashinfer-python", "allreduce-no-sm120-ceiling.patch"): ("CUDA source", ALL_REDUCE),
+}
+
+
+def recipe_without(patch: str, package: Package, stock: Path, folder: Path) -> Path:
+    """Copy the recipe with a series that does what the shipped one does, but for a patch, as one patch of its own."""
+    assert package.series is not None
+    work, series = folder / "work", folder / "series"
+    names = [line for line in (package.series / "series").read_text().split() if line.endswith(".patch")]
+    for name in names:
+        for path in re.findall(r"^--- a/(\S+)", (package.series / name).read_text(), re.MULTILINE):
+            (work / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(stock / path, work / path)
+    git = ["git", "-c", "user.name=test", "-c", "user.email=test", "-C", str(work)]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    subprocess.run([*git, "add", "--all", "--force"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--message", "stock"], check=True)
+    for name in (name for name in names if name != patch):
+        subprocess.run(["patch", "--quiet", "--strip=1", f"--directory={work}", f"--input={package.series / name}"])
+    for left in [*work.rglob("*.rej"), *work.rglob("*.orig")]:
+        left.unlink()
+    diff = subprocess.run([*git, "diff", "--unified=3"], check=True, capture_output=True).stdout
+    series.mkdir()
+    (series / "series").write_text("all.patch\n")
+    header = "Description: the series without one patch\nOrigin: test\nForwarded: no\nLast-Update: 2026-11-29\n\n"
+    (series / "all.patch").write_bytes(header.encode() + diff)
+    recipe = shutil.copytree(REPOSITORY / "recipes" / "sm120", folder / "sm120")
+    text = (recipe / "recipe.toml").read_text().replace('"../../patches/', f'"{REPOSITORY}/patches/')
+    (recipe / "recipe.toml").write_text(text.replace(f'"{package.series}"', f'"{series}"'))
+    return recipe
+
+
+@pytest.mark.parametrize("command", ["audit", "build"])
+@pytest.mark.parametrize(("package_name", "patch"), GATE_PATCHES)
+def test_without_any_one_gate_patch_the_command_fails_and_names_the_place(
+    package_name: str,
+    patch: str,
+    command: str,
+    recipe: Recipe,
+    context: FetchContext,
     store: Store,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    package, layer = REMOVED[path]
-    tree = shutil.copytree(patched_trees[package], tmp_path / package, symlinks=True)
-    shutil.copy(stock_trees[package] / path, tree / path)
-    stock = look({package: stock_trees[package]}, settings, store)
+    package = next(package for package in recipe.packages if package.name == package_name)
+    stock = source_tree(package, context=context).tree.root
+    folder = recipe_without(patch, package, stock, tmp_path)
+    options = {"audit": ["--path-only"], "build": ["--out", str(tmp_path / "dist")]}[command]
+    monkeypatch.setenv("FORKWHEEL_CACHE", str(store.root))
 
-    with pytest.raises(VerificationError) as caught:
-        check_consistent(stock, look({package: tree}, settings, store))
+    code = cli.run([command, "--recipe", str(folder), "--offline", *options])
 
-    assert f"kept out by {path}:" in caught.value.message
-    assert f"({layer})" in caught.value.message
+    layer, path = GATE_PATCHES[(package_name, patch)]
+    captured = capsys.readouterr()
+    assert code == 7, captured.err
+    assert "12.0 is admitted by " in captured.err
+    assert f"kept out by {path}:" in captured.err
+    assert f"({layer})" in captured.err
+    assert not (tmp_path / "dist").exists()
 
 
 def sample() -> list[tuple[str, str, int, bool, str]]:
@@ -187,7 +242,7 @@ def test_the_labelled_places_are_what_the_seeds_draw(
 
 def test_explain_names_the_definition_the_re_export_and_the_values(stock_trees: dict[str, Path]) -> None:
     (found,) = explain_symbol(
-        {"sglang": stock_trees["sglang"]},
+        list_files({"sglang": stock_trees["sglang"]}),
         "sglang.srt.utils.utils.is_sm120_supported",
         target=TARGET,
         references=(Arch(9, 0), Arch(10, 0)),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-import textwrap
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gates_support import FIXES, write
 
 from forkwheel.errors import RecipeError, UsageError, VerificationError
 from forkwheel.gates import commands
@@ -18,7 +18,7 @@ from forkwheel.gates.arch import Arch, parse_arch
 from forkwheel.gates.audit import audit
 from forkwheel.gates.compare import check_consistent, compare, judge
 from forkwheel.gates.explain_symbol import explain_symbol
-from forkwheel.gates.files import opened
+from forkwheel.gates.files import list_files, opened
 from forkwheel.gates.model import Audit, Entry, Expectation, Layer
 from forkwheel.gates.settings import load_settings
 from forkwheel.gates.table import path_rows, to_sarif
@@ -27,104 +27,8 @@ from forkwheel.store import Store
 TARGET = Arch(12, 0)
 REFERENCES = (Arch(9, 0), Arch(10, 0))
 
-PROJECT = {
-    "app/__init__.py": "",
-    "app/server.py": """
-        from app.predicates import is_ten, is_nine
-        def arrange(self, arch):
-            if is_ten():
-                self.backend = "b"
-            if arch == "x" and (is_nine() or is_ten()) and self.nodes == 1:
-                self.fused = True
-    """,
-    "app/predicates.py": """
-        import torch
-        def is_nine():
-            return torch.cuda.get_device_capability()[0] == 9
-        def is_ten():
-            return torch.cuda.get_device_capability()[0] == 10
-    """,
-    "app/layer.py": """
-        from app.predicates import is_nine, is_ten
-        from lib.api import fused
-        def run(x):
-            if not (is_nine() or is_ten()):
-                return None
-            return fused(x)
-    """,
-    "lib/__init__.py": "",
-    "lib/api.py": """
-        import functools
-        from types import SimpleNamespace
-        from lib.jit import module, other
-        @functools.cache
-        def get_module():
-            built = module()
-            def fused_op(x):
-                built.fused_op(x)
-            def other_op(x):
-                built.other_op(x)
-            return SimpleNamespace(fused_op=fused_op, other_op=other_op)
-        def fused(x):
-            get_module().fused_op(x)
-    """,
-    "lib/jit.py": """
-        import torch
-        def flags(supported_major_versions):
-            if torch.cuda.get_device_capability()[0] in supported_major_versions:
-                return ["-arch"]
-            raise RuntimeError("no")
-        def module():
-            return build(["fused.cu"], flags([9, 10]))
-        def other():
-            return build(["other.cu"], flags([9]))
-    """,
-    "csrc/fused.cu": """
-        #include "fused.cuh"
-        void fused_op(int* x) { launch(x); }
-        void other_op(int* x) { unrelated(x); }
-        TVM_FFI_DLL_EXPORT_TYPED_FUNC(fused_op, fused_op);
-        TVM_FFI_DLL_EXPORT_TYPED_FUNC(other_op, other_op);
-    """,
-    "include/fused.cuh": """
-        __global__ void kernel(int* x) {
-        #if (__CUDA_ARCH__ >= 900) && (__CUDA_ARCH__ < 1200)
-          x[0] = 1;
-        #endif
-        }
-        void launch(int* x) { kernel<<<1, 1>>>(x); }
-        __global__ void elsewhere(int* x) {
-        #if __CUDA_ARCH__ < 1200
-          x[0] = 1;
-        #endif
-        }
-        void unrelated(int* x) { elsewhere<<<1, 1>>>(x); }
-    """,
-}
-FIXES = {
-    "server": ("app/server.py", "(is_nine() or is_ten())", "(is_nine() or is_ten() or is_twelve())"),
-    "layer": ("app/layer.py", "(is_nine() or is_ten())", "(is_nine() or is_ten() or is_twelve())"),
-    "list": ("lib/jit.py", "flags([9, 10])", "flags([9, 10, 12])"),
-    "header": ("include/fused.cuh", " && (__CUDA_ARCH__ < 1200)", ""),
-}
 ENTRIES = (Entry("app.server:arrange", "fused"), Entry("app.layer:run"))
 LAYERS = (Layer("arguments", ("app/server.py",)), Layer("layer", ("app/*",)), Layer("list", ("lib/*",)))
-
-
-def write(root: Path, fixes: set[str]) -> Path:
-    texts = {path: textwrap.dedent(text) for path, text in PROJECT.items()}
-    texts["app/predicates.py"] += "def is_twelve():\n    return torch.cuda.get_device_capability()[0] == 12\n"
-    for name in ("app/server.py", "app/layer.py"):
-        texts[name] = texts[name].replace("is_nine, is_ten", "is_nine, is_ten, is_twelve")
-        texts[name] = texts[name].replace("is_ten, is_nine", "is_ten, is_nine, is_twelve")
-    for fix in fixes:
-        path, old, new = FIXES[fix]
-        assert old in texts[path]
-        texts[path] = texts[path].replace(old, new)
-    for path, text in texts.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
-    return root
 
 
 def look(root: Path, **options: object) -> Audit:
@@ -252,7 +156,9 @@ def test_explain_follows_re_exports_from_a_wrong_guess(tmp_path: Path) -> None:
     (tmp_path / "app/utils").mkdir()
     (tmp_path / "app/utils/__init__.py").write_text("from app.predicates import *\n")
 
-    (found,) = explain_symbol({"tree": tmp_path}, "app.helpers.is_ten", target=TARGET, references=REFERENCES)
+    (found,) = explain_symbol(
+        list_files({"tree": tmp_path}), "app.helpers.is_ten", target=TARGET, references=REFERENCES
+    )
 
     assert str(found.place) == "app/predicates.py:5"
     assert [str(place) for place in found.exported_by] == ["app/utils/__init__.py:1"]
@@ -263,9 +169,9 @@ def test_explain_follows_re_exports_from_a_wrong_guess(tmp_path: Path) -> None:
 def test_explain_knows_macros_and_says_what_is_like_an_unknown_name(tmp_path: Path) -> None:
     (tmp_path / "a.h").write_text("#if __CUDA_ARCH__ >= 1200\n#define IS_NEW 1\n#endif\n")
 
-    (found,) = explain_symbol({"tree": tmp_path}, "IS_NEW", target=TARGET, references=REFERENCES)
+    (found,) = explain_symbol(list_files({"tree": tmp_path}), "IS_NEW", target=TARGET, references=REFERENCES)
     with pytest.raises(UsageError, match="nothing here is called 'IS_NWE'"):
-        explain_symbol({"tree": tmp_path}, "IS_NWE", target=TARGET, references=REFERENCES)
+        explain_symbol(list_files({"tree": tmp_path}), "IS_NWE", target=TARGET, references=REFERENCES)
 
     values = {str(arch): value for arch, value in found.values}
     assert (values["9.0"], values["12.0"]) == ("not defined", "1")
@@ -303,6 +209,28 @@ def test_sarif_has_an_error_for_each_closed_gate_on_the_path(before: Audit) -> N
     assert len(errors) == 4
     assert {e["artifactLocation"]["uri"] for e in errors} == {path for path, _, _ in FIXES.values()}
     assert {r["ruleId"] for r in results} <= {rule["id"] for rule in report["runs"][0]["tool"]["driver"]["rules"]}
+
+
+def test_sarif_has_what_code_hosts_demand(tmp_path: Path) -> None:
+    source = "import torch\nif torch.cuda.get_device_capability()[0] == 9: pass\n"
+    (tmp_path / "a b\u00e9.py").write_text(source)
+    (tmp_path / "bad.py").write_text("def f(:\n    torch.cuda.get_device_capability()\n")
+    found = look(tmp_path, entries=())
+
+    report = to_sarif(found, judge(found, []))
+
+    (run,) = report["runs"]
+    (result,) = run["results"]
+    rules = {rule["id"]: rule for rule in run["tool"]["driver"]["rules"]}
+    place = result["locations"][0]["physicalLocation"]
+    assert report["version"] == "2.1.0"
+    assert place["artifactLocation"]["uri"] == "a%20b%C3%A9.py"
+    assert 1 <= place["region"]["startLine"] <= place["region"]["endLine"]
+    assert result["level"] in ("error", "warning", "note", "none")
+    assert result["message"]["text"]
+    assert all(rules[result["ruleId"]][name]["text"] for name in ("shortDescription", "fullDescription", "help"))
+    (note,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert note["message"]["text"].startswith("bad.py:1: does not parse")
 
 
 FAULTS = {

@@ -5,20 +5,23 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from gates_support import sources
 
-from forkwheel.gates.arch import Arch, universe
-from forkwheel.gates.model import Gate
+from forkwheel.gates.arch import Arch
+from forkwheel.gates.model import Gate, Question
+from forkwheel.gates.modules import Modules
 from forkwheel.gates.python_gates import find_python_gates
 
 TARGET = Arch(12, 0)
 REFERENCES = (Arch(9, 0), Arch(10, 0))
+QUESTION = Question(TARGET, REFERENCES)
 
 
 def find(**files: str) -> list[Gate]:
     """Audit files, whose names are given with ``__`` for ``/`` and ``init`` for ``__init__``."""
     paths = {name: name.replace("__", "/").replace("init", "__init__") + ".py" for name in files}
     texts = {paths[name]: textwrap.dedent(text) for name, text in files.items()}
-    found = find_python_gates({"tree": texts}, archs=universe(TARGET, REFERENCES), target=TARGET, references=REFERENCES)
+    found = find_python_gates(Modules(sources(texts)), QUESTION)
     return [gate for gate in found.gates if gate.differs(TARGET, REFERENCES)]
 
 
@@ -310,7 +313,7 @@ def test_a_file_that_does_not_parse_is_reported_and_the_rest_goes_on() -> None:
         "good.py": "import torch\nif torch.cuda.get_device_capability()[0] == 9: pass\n",
     }
 
-    found = find_python_gates({"tree": texts}, archs=universe(TARGET, REFERENCES), target=TARGET, references=REFERENCES)
+    found = find_python_gates(Modules(sources(texts)), QUESTION)
 
     assert len(found.gates) == 1
     assert [failure.split(" ")[0] for failure in found.failures] == ["bad.py:2:"]
@@ -373,3 +376,93 @@ def test_an_undecided_suffix_does_not_hide_the_major_version() -> None:
     )
 
     assert [(gate.place.line, admitted(gate)) for gate in gates if gate.kind == "list"] == [(19, "9.0 10.0")]
+
+
+CAPABILITY = "torch.cuda.get_device_capability()"
+CLASS = """
+from typing import NamedTuple
+class Capability(NamedTuple):
+    major: int
+    minor: int
+def capability():
+    major, minor = torch.cuda.get_device_capability()
+    return Capability(major=major, minor=minor)
+"""
+MATCHES = {
+    "tuple": (f"match {CAPABILITY}:\n    case (9, _): go()", ["9.0"]),
+    "alternatives": (f"match {CAPABILITY}[0]:\n    case 9 | 10: go()", ["9.0 10.0"]),
+    "nested alternatives": (f"match {CAPABILITY}:\n    case (10, 0 | 3): go()", ["10.0"]),
+    "unpacked": (f"major, minor = {CAPABILITY}\nmatch major:\n    case 12: go()", ["12.0"]),
+    "star": (f"match {CAPABILITY}:\n    case [12, *rest]: go()", ["12.0"]),
+    "captured": (f"match {CAPABILITY}:\n    case (major, _) if major >= 10: go()", ["10.0 12.0"]),
+    "guard alone": (f"match x:\n    case 'a' if {CAPABILITY}[0] == 9: go()", ["9.0"]),
+    "string": (f"match f'sm_{{{CAPABILITY}[0]}}':\n    case 'sm_9' | 'sm_10': go()", ["9.0 10.0"]),
+    "bool": (f"match {CAPABILITY}[0] == 9:\n    case True: go()", ["9.0"]),
+    "two subjects": (f"match {CAPABILITY}[0], mode:\n    case 9, 'fast': go()", ["9.0"]),
+    "one after another": (
+        f"match {CAPABILITY}[0]:\n    case 9: go()\n    case 10: go()\n    case _: raise ValueError",
+        ["9.0", "10.0"],
+    ),
+    "refusing": (f"match {CAPABILITY}[0]:\n    case 12: raise ValueError\n    case _: go()", ["9.0 10.0"]),
+    "never come to": (f"match {CAPABILITY}[0]:\n    case int(): go()\n    case 9: go()", []),
+    "another length": (f"match {CAPABILITY}:\n    case (9, 0, 0): go()", []),
+    "keywords of a class": ("match capability():\n    case Capability(major=9): go()", ["9.0"]),
+    "places of a class": ("match capability():\n    case Capability(10, _): go()", ["10.0"]),
+    "mapping": (f"match {{'sm': {CAPABILITY}[0]}}:\n    case {{'sm': 9}}: go()", ["9.0"]),
+    "unknown": ("match x:\n    case (9, _): go()", []),
+}
+
+
+@pytest.mark.parametrize("shape", MATCHES)
+@pytest.mark.parametrize("inside", ["module", "function"])
+def test_the_cases_of_a_match_are_gates(shape: str, inside: str) -> None:
+    body, expected = MATCHES[shape]
+    text = body if inside == "module" else "def f(x, mode):\n" + textwrap.indent(body, "    ")
+
+    gates = [gate for gate in find(a=f"import torch\n{CLASS}{text}") if gate.condition.startswith("match")]
+
+    assert [admitted(gate) for gate in gates] == expected
+
+
+def test_a_case_says_what_it_decides_and_what_stands_beside_it() -> None:
+    (gate,) = find(
+        a="""
+        import torch
+        def f(self, fast):
+            match torch.cuda.get_device_capability():
+                case (9 | 10, _) if fast:
+                    self.fused = True
+                case _:
+                    pass
+        """
+    )
+
+    assert gate.condition == "match torch.cuda.get_device_capability(): case (9 | 10, _)"
+    assert (gate.place.line, gate.others, gate.holds) == (5, ("fast",), "a branch that sets fused")
+    assert "fused" in gate.guarded
+
+
+def test_what_a_match_leaves_is_known_afterwards() -> None:
+    gates = find(
+        a="""
+        import torch
+        def supported():
+            match torch.cuda.get_device_capability()[0]:
+                case 9 | 10:
+                    return True
+                case _:
+                    return False
+        def level():
+            match torch.cuda.get_device_capability()[0]:
+                case 9:
+                    number = 1
+                case _:
+                    number = 2
+            return number
+        if supported(): go()
+        if level() == 2: go()
+        """
+    )
+
+    by_line = {gate.place.line: admitted(gate) for gate in gates}
+    assert (by_line[16], by_line[17]) == ("9.0 10.0", "10.0 12.0")

@@ -35,13 +35,14 @@ SHOWN = (Arch(8, 0), Arch(8, 9), Arch(9, 0), Arch(10, 0), Arch(10, 3), Arch(11, 
 KNOWN_NUMBERS = frozenset(
     {50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121}
 )
+_OLDEST = 5  # the oldest major version that a toolkit of today knows
 KNOWN_MAJORS = frozenset(number // 10 for number in KNOWN_NUMBERS)
 
 
 def parse_arch(text: str) -> Arch:
-    """Read ``12.0``, ``120`` or ``sm_120a``; raise UsageError for anything else."""
+    """Read ``12.0``, ``120`` or ``sm_120a``; raise UsageError for anything else, such as ``12``."""
     match = re.fullmatch(r"(?:sm_?|compute_)?(\d{1,2})\.?(\d)[af]?", text.strip())
-    if match is None:
+    if match is None or int(match[1]) < _OLDEST:
         raise UsageError(f"{text!r} is not a compute capability", hint="write it as MAJOR.MINOR, such as 12.0")
     return Arch(int(match[1]), int(match[2]))
 

@@ -1,35 +1,58 @@
-"""The gate check of a build: a series that opens a path halfway is refused before anything is compiled."""
+"""The gate check of a build: a series that opens a path halfway is refused before anything is made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from forkwheel.gates.arch import parse_arch
-from forkwheel.gates.audit import audit
-from forkwheel.gates.compare import check_consistent
-from forkwheel.gates.settings import load_settings
+from forkwheel.gates.kept import Slot
+from forkwheel.patching.overlay import Change
+from forkwheel.plan import Plan
 from forkwheel.store import Store
+from forkwheel.tree import sha256_file
+
+Patched = tuple[Plan, tuple[Change, ...]]  # what a plan's series changes
 
 
-def check_series(
-    before: Mapping[str, Path], after: Mapping[str, Path], *, gates_file: Path, target: str, store: Store
-) -> None:
-    """Audit the stock and the patched trees, by package name, for a recipe's target such as ``sm_120a``.
+def needs_check(plans: Sequence[Plan], *, gates_file: Path, target: str, store: Store) -> Slot | None:
+    """Return where to note that the plans passed; None where there is nothing to check, or they passed before."""
+    if not gates_file.is_file():
+        return None
+    asked = (sha256_file(gates_file), target, sorted(plan.key.digest for plan in plans))
+    slot = Slot.of(store, (), ("passed", asked))
+    return None if slot.read() else slot
 
-    Raise VerificationError, naming both places, where one gate of the path admits the target and
-    another keeps it out. Trees that were audited before are not read again.
+
+def check_plans(patched: Sequence[Patched], *, gates_file: Path, target: str, store: Store) -> None:
+    """Audit the path through the patched trees, for a recipe's target such as ``sm_120a``.
+
+    Raise VerificationError, naming both places, where the series opens one gate of the path and
+    leaves another closed: only then the stock trees are audited, too.
     """
+    # Imported here because most builds have passed before, and these imports take longer than the rest.
+    from forkwheel.gates.arch import parse_arch
+    from forkwheel.gates.audit import audit_all
+    from forkwheel.gates.compare import check_consistent, judge
+    from forkwheel.gates.files import files_of
+    from forkwheel.gates.model import Question
+    from forkwheel.gates.settings import load_settings
+
     settings = load_settings(gates_file)
-    first, last = (
-        audit(
-            roots,
-            target=parse_arch(target),
-            references=settings.references,
-            entries=settings.entries,
-            layers=settings.layers,
-            store=store,
-        )
-        for roots in (before, after)
-    )
-    check_consistent(first, last, expectations=settings.expectations)
+    question = Question(parse_arch(target), settings.references, settings.entries, settings.layers)
+    for state in _states(patched):
+        after = [file for plan, changes in state for file in files_of(plan.package.name, plan.source.tree, changes)]
+        (last,) = audit_all([after], question, store=store, path_only=True)
+        if judge(last, settings.expectations).unexpected:
+            before = [file for plan, _ in state for file in files_of(plan.package.name, plan.source.tree)]
+            (first,) = audit_all([before], question, store=store, path_only=True)
+            check_consistent(first, last, expectations=settings.expectations)
+
+
+def _states(patched: Sequence[Patched]) -> Iterator[list[Patched]]:
+    """Yield the sets of trees that are installed together: one of each package, and every variant once."""
+    own = [each for each in patched if not each[0].package.is_taken]
+    first = {plan.package.name: (plan, changes) for plan, changes in reversed(own)}
+    yield list(first.values())
+    for plan, changes in own:
+        if first[plan.package.name][0] is not plan:
+            yield list({**first, plan.package.name: (plan, changes)}.values())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from forkwheel.gates.arch import parse_arch
 from forkwheel.gates.cuda_gates import CudaFindings, Export
+from forkwheel.gates.files import SourceFile
 from forkwheel.gates.model import Audit, Gate, Place, Step
-
-SCHEMA = "forkwheel.audit/1"
 
 
 def gate_to_json(gate: Gate) -> dict[str, Any]:
@@ -67,10 +67,9 @@ def audit_to_json(audit: Audit) -> dict[str, Any]:
     """Write an audit; a step of the path names its gate by its place in ``gates``."""
     index = {id(gate): number for number, gate in enumerate(audit.gates)}
     return {
-        "schema": SCHEMA,
         "target": str(audit.target),
         "references": [str(arch) for arch in audit.references],
-        "trees": dict(audit.roots),
+        "trees": sorted({file.root for file in audit.files}),
         "gates": [gate_to_json(gate) for gate in audit.gates],
         "path": [
             {"gate": index[id(s.gate)], "layer": s.layer, "distance": s.distance, "counts": s.counts}
@@ -80,8 +79,8 @@ def audit_to_json(audit: Audit) -> dict[str, Any]:
     }
 
 
-def audit_from_json(data: dict[str, Any], *, roots: tuple[tuple[str, str], ...]) -> Audit:
-    """Read an audit; ``roots`` are the folders of its trees now."""
+def audit_from_json(data: dict[str, Any], *, files: Sequence[SourceFile]) -> Audit:
+    """Read an audit; ``files`` are those of its trees now."""
     gates = tuple(gate_from_json(gate) for gate in data["gates"])
     steps = (Step(gates[s["gate"]], s["layer"], s["distance"], s["counts"]) for s in data["path"])
     return Audit(
@@ -90,5 +89,5 @@ def audit_from_json(data: dict[str, Any], *, roots: tuple[tuple[str, str], ...])
         gates=gates,
         path=tuple(steps),
         failures=tuple(data["failures"]),
-        roots=roots,
+        files=tuple(files),
     )

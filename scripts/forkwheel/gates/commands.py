@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from forkwheel.cli import Commands
@@ -15,15 +14,18 @@ from forkwheel.errors import UsageError, VerificationError
 from forkwheel.fetch import FetchContext, parse_mirrors
 from forkwheel.gates import table
 from forkwheel.gates.arch import Arch, parse_arch
-from forkwheel.gates.audit import audit
+from forkwheel.gates.audit import audit_all
 from forkwheel.gates.codec import audit_to_json
 from forkwheel.gates.compare import Difference, check_consistent, compare, judge
+from forkwheel.gates.deep import with_deep_stack
 from forkwheel.gates.explain_symbol import Definition, explain_symbol
-from forkwheel.gates.files import opened
-from forkwheel.gates.model import Audit
+from forkwheel.gates.files import SourceFile, files_of, list_files, opened
+from forkwheel.gates.model import Audit, Question
 from forkwheel.gates.settings import Settings, load_settings, parse_entry
+from forkwheel.patching.apply import check_series
+from forkwheel.patching.series import load_series
 from forkwheel.recipe import SOURCE_KINDS, Recipe, find_recipe, load_recipe
-from forkwheel.sources import patched_tree, source_tree
+from forkwheel.sources import source_tree
 from forkwheel.store import Store, write_whole
 
 _REFERENCES = "9.0,10.0"
@@ -42,6 +44,7 @@ def register(commands: Commands) -> None:
     parser.add_argument("--gates", type=Path, help="a gates.toml (default: the recipe's)")
     parser.add_argument("--explain", metavar="SYMBOL", help="say where a name is defined and what it is per GPU")
     parser.add_argument("--all", action="store_true", help="list the gates that are not on the path, too")
+    parser.add_argument("--path-only", action="store_true", help="read only what the path leads to: a second's work")
     parser.add_argument("--sarif", type=Path, metavar="FILE", help="write a SARIF report")
     parser.add_argument("--source", choices=SOURCE_KINDS, help="use this kind of source only")
     parser.add_argument("--offline", action="store_true", help="use the cache alone")
@@ -56,12 +59,12 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         raise UsageError("say what to audit: either paths or --recipe", hint="forkwheel audit PATH, or --recipe NAME")
     recipe = load_recipe(find_recipe(options.recipe, recipes=Path("recipes"))) if options.recipe else None
     settings = _settings(options, recipe)
-    target = parse_arch(options.target or (recipe.target if recipe else "12.0"))
+    target = parse_arch(options.target if options.target is not None else recipe.target if recipe else "12.0")
     with ExitStack() as stack:
         if recipe is not None:
-            before, after = stack.enter_context(_recipe_trees(recipe, options, console))
+            before, after = _recipe_files(recipe, options, console)
         else:
-            before, after = _opened_paths(options.path, stack), None
+            before, after = list_files(_opened_paths(options.path, stack)), None
         if options.explain:
             return _explain(before, options.explain, target, settings, console)
         return _report(before, after, target, settings, options, console)
@@ -81,48 +84,54 @@ def _settings(options: argparse.Namespace, recipe: Recipe | None) -> Settings:
     if file is not None and (options.gates or file.is_file()):
         settings = load_settings(file)
     references = settings.references
-    if options.reference or not references:
-        references = tuple(parse_arch(text) for text in (options.reference or _REFERENCES).split(","))
+    if options.reference is not None or not references:
+        texts = _REFERENCES if options.reference is None else options.reference
+        references = tuple(parse_arch(text) for text in texts.split(","))
     entries = tuple(map(parse_entry, options.entry)) or settings.entries
     return Settings(references, entries, settings.layers, settings.expectations)
 
 
-@contextmanager
-def _recipe_trees(
+def _recipe_files(
     recipe: Recipe, options: argparse.Namespace, console: Console
-) -> Iterator[tuple[dict[str, Path], dict[str, Path]]]:
+) -> tuple[list[SourceFile], list[SourceFile]]:
+    """Return the files of a recipe's trees before and after its series."""
     context = FetchContext(
         store=Store.default(),
         log=console.bind(recipe.name),
         offline=options.offline,
         mirrors=parse_mirrors(options.mirror, os.environ),
     )
-    with ExitStack() as stack:
-        before, after = {}, {}
-        for package in recipe.packages:
-            before[package.name] = source_tree(package, context=context, kind=options.source).tree.root
-            patched = stack.enter_context(patched_tree(package, context=context, kind=options.source))
-            after[package.name] = patched.tree.root
-        yield before, after
+    before, after = [], []
+    for package in recipe.packages:
+        tree = source_tree(package, context=context, kind=options.source).tree
+        before += files_of(package.name, tree)
+        after += files_of(package.name, tree, check_series(load_series(package.series), tree))
+    return before, after
 
 
 def _report(
-    before: dict[str, Path],
-    after: dict[str, Path] | None,
+    before: list[SourceFile],
+    after: list[SourceFile] | None,
     target: Arch,
     settings: Settings,
     options: argparse.Namespace,
     console: Console,
 ) -> int:
-    first = _audit(before, target, settings)
-    last = _audit(after, target, settings) if after else first
-    difference = compare(first, last) if after else None
+    question = Question(target, settings.references, settings.entries, settings.layers)
+    states = [before] if after is None else [before, after]
+    if options.path_only and not question.entries:
+        raise UsageError(
+            "there is no path without an entry", hint="name where it starts with --entry, or in gates.toml"
+        )
+    audits = audit_all(states, question, store=Store.default(), path_only=options.path_only)
+    first, last = audits[0], audits[-1]
+    difference = compare(first, last) if after is not None else None
     verdict = judge(last, settings.expectations)
     if options.sarif:
         write_whole(options.sarif, json.dumps(table.to_sarif(last, verdict), indent=2).encode())
     if console.json_mode:
-        console.data(_document(first, last if after else None, difference))
-    _show(first, "before the series" if after else "path", settings, options, console)
+        console.data(_document(first, last if after is not None else None, difference))
+    _show(first, "path" if after is None else "before the series", settings, options, console)
     if difference is not None:
         _show(last, "after the series", settings, options, console)
         console.table(table.DIFFERENCE_COLUMNS, table.difference_rows(difference), title="what the series changes")
@@ -141,17 +150,6 @@ def _report(
             hint="open the gate with a patch, or list it in gates.toml as [[expected]], with the reason",
         )
     return 0
-
-
-def _audit(roots: dict[str, Path], target: Arch, settings: Settings) -> Audit:
-    return audit(
-        roots,
-        target=target,
-        references=settings.references,
-        entries=settings.entries,
-        layers=settings.layers,
-        store=Store.default(),
-    )
 
 
 def _show(found: Audit, title: str, settings: Settings, options: argparse.Namespace, console: Console) -> None:
@@ -174,8 +172,8 @@ def _document(first: Audit, last: Audit | None, difference: Difference | None) -
     return document
 
 
-def _explain(roots: dict[str, Path], symbol: str, target: Arch, settings: Settings, console: Console) -> int:
-    found = explain_symbol(roots, symbol, target=target, references=settings.references)
+def _explain(files: list[SourceFile], symbol: str, target: Arch, settings: Settings, console: Console) -> int:
+    found = with_deep_stack(lambda: explain_symbol(files, symbol, target=target, references=settings.references))
     if console.json_mode:
         console.data({"schema": 1, "symbol": symbol, "definitions": [_definition(each) for each in found]})
     for each in found:

@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from forkwheel.errors import VerificationError
 from forkwheel.gates.model import Audit, Expectation, Gate, Step
@@ -93,7 +92,8 @@ class _Moves:
     """Finds where a line of the tree before is in the tree after."""
 
     def __init__(self, before: Audit, after: Audit) -> None:
-        self._before, self._after = dict(before.roots), dict(after.roots)
+        self._before = {(file.root, file.path): file for file in before.files}
+        self._after = {(file.root, file.path): file for file in after.files}
         self._lines = lru_cache(maxsize=None)(self._map)
 
     def key(self, gate: Gate) -> tuple[str, str, str, int]:
@@ -107,11 +107,10 @@ class _Moves:
         return self._lines(root, path) is not None
 
     def _map(self, root: str, path: str) -> dict[int, int] | None:
-        old, new = Path(self._before[root]) / path, Path(self._after.get(root, "")) / path
-        if not new.is_file():
+        old, new = self._before[(root, path)], self._after.get((root, path))
+        if new is None:
             return {}
-        a, b = old.read_bytes(), new.read_bytes()
-        return None if a == b else _moved(a.splitlines(), b.splitlines())
+        return None if old.digest == new.digest else _moved(old.read().splitlines(), new.read().splitlines())
 
 
 def _moved(a: list[bytes], b: list[bytes]) -> dict[int, int]:

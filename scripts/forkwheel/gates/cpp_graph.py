@@ -58,19 +58,26 @@ class CppGraph:
         ]
         return max(candidates, key=lambda each: (_shared(each.path, f"{folder}/{tail}"), -len(each.path)), default=None)
 
+    def reached_files(self) -> list[CppFile]:
+        """Return the files that were followed into."""
+        followed = (self.files[key] for key in self._functions)
+        return list({(each.root, each.path): each for file in followed for each in self.closure(file)}.values())
+
     def reach(self, file: CppFile, name: str) -> dict[CppNode, int]:
         """Return the functions that a function of a file leads to, with the number of calls between."""
         table = self._table(file)
         found: dict[CppNode, int] = {}
         queue = deque((pair, 0) for pair in table.get(name, []))
+        expanded = {name}
         while queue:
             (where, function), distance = queue.popleft()
             node = (where.root, where.path, function.name, function.first)
             if node in found:
                 continue
             found[node] = distance
-            for word in function.words & table.keys():
-                queue.extend((pair, distance + 1) for pair in table[word])
+            fresh = (function.words & table.keys()) - expanded
+            expanded |= fresh
+            queue.extend((pair, distance + 1) for word in fresh for pair in table[word])
         return found
 
     def _table(self, file: CppFile) -> dict[str, list[tuple[CppFile, CppFunction]]]:
@@ -82,6 +89,11 @@ class CppGraph:
                     table.setdefault(function.name, []).append((each, function))
             self._functions[key] = table
         return self._functions[key]
+
+
+def may_export(content: bytes) -> bool:
+    """Tell whether a file may hand functions to Python."""
+    return b"EXPORT_TYPED_FUNC" in content or b".def(" in content or b".impl(" in content
 
 
 def find_exports(files: Iterable[CppFile]) -> Iterator[Export]:

@@ -10,6 +10,8 @@ from functools import cached_property, lru_cache
 import tree_sitter
 import tree_sitter_cuda
 
+from forkwheel.gates.cuda_facts import Facts, asks, read_facts
+
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _FUNCTIONS = "[(function_definition) (lambda_expression)] @function"
 _CONDITIONS = """
@@ -22,21 +24,37 @@ _COMPARING = frozenset({"==", "!=", "<", ">", "<=", ">=", "&&", "||"})
 
 @dataclass(eq=False)
 class CppFunction:
-    """A function: its last name, the lines of the whole and of its body, and its parameters' names."""
+    """A function: its last name, and the lines of the whole and of its body; ``head`` has its parameters."""
 
     name: str
     first: int
     last: int
     body_first: int
     body_last: int
-    parameters: tuple[str, ...]
+    head: tree_sitter.Node | None = field(repr=False)
+    source: bytes = field(repr=False)
     text: str
     is_kernel: bool
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """The parameters' names."""
+        return tuple(_parameters(self.head, self.source)) if self.head else ()
 
     @cached_property
     def words(self) -> frozenset[str]:
         """Every identifier of the function."""
         return frozenset(_NAME.findall(self.text))
+
+    @cached_property
+    def asks(self) -> bool:
+        """Whether it asks the CUDA runtime for the architecture."""
+        return asks(self.text)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What the function says of its names."""
+        return read_facts(self.text)
 
 
 @dataclass(frozen=True)
@@ -106,14 +124,14 @@ def _function(node: tree_sitter.Node, source: bytes) -> CppFunction | None:
     names = _NAME.findall(_without_templates(_text(head, source))) if head else []
     if not names:
         return None
-    parameters = declarator.child_by_field_name("parameters")
     return CppFunction(
         name=names[-1],
         first=node.start_point[0] + 1,
         last=node.end_point[0] + 1,
         body_first=body.start_point[0] + 1,
         body_last=body.end_point[0] + 1,
-        parameters=tuple(_parameters(parameters, source)) if parameters else (),
+        head=declarator.child_by_field_name("parameters"),
+        source=source,
         text=_text(node, source),
         is_kernel=b"__global__" in source[node.start_byte : body.start_byte],
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from forkwheel.gates.arch import Arch
+from forkwheel.gates.cuda_facts import declared_properties, initialised_members
 from forkwheel.gates.cuda_functions import CppFunction, CppSyntax, read_syntax
 from forkwheel.gates.model import DEPENDS, NO, YES, Gate, Place
 from forkwheel.gates.preprocessor import (
@@ -48,7 +49,6 @@ class CppFile:
     path: str
     read: Callable[[], str]
     failures: list[str] = field(default_factory=list)
-    local: dict[str, Value] = field(default_factory=dict)
 
     @cached_property
     def raw(self) -> str:
@@ -76,6 +76,16 @@ class CppFile:
     def syntax(self) -> CppSyntax:
         """The functions."""
         return read_syntax(self.text)
+
+    @cached_property
+    def members(self) -> tuple[tuple[str, str], ...]:
+        """The members that constructors initialise by a call."""
+        return initialised_members(self.text)
+
+    @cached_property
+    def properties(self) -> tuple[str, ...]:
+        """The names of device properties."""
+        return declared_properties(self.text)
 
 
 @dataclass(frozen=True)
@@ -105,10 +115,11 @@ class Sections:
         self.archs = archs
         self.concerned = concerned  # the target's place among the architectures, and the references'
         self.macros = Macros(archs)
+        self._local: dict[CppFile, dict[str, Value]] = {}
 
     def find(self) -> Iterator[Gate]:
         """Learn which macros depend on the architecture, then yield the gates."""
-        concerned = [file for file in self.files if _DEVICE.search(file.raw)]
+        concerned = [file for file in self.files if "CUDA_ARCH" in file.raw and _DEVICE.search(file.raw)]
         known: set[str] = set()
         for _ in range(_ROUNDS):
             self._learn(concerned)
@@ -116,19 +127,22 @@ class Sections:
             if not fresh:
                 break
             known |= fresh
-            pattern = re.compile(r"#[ \t]*(?:el)?if.*\b(?:" + "|".join(sorted(map(re.escape, fresh))) + r")\b")
-            concerned += [file for file in self.files if file not in concerned and pattern.search(file.raw)]
+            concerned += self._mentioning(fresh, set(concerned))
         for file in concerned:
-            self.macros.local = file.local
+            self.macros.enter(self._local.get(file, {}))
             yield from self._gates(file)
 
+    def _mentioning(self, names: set[str], known: set[CppFile]) -> list[CppFile]:
+        """Return the other files that ask for one of some macros."""
+        pattern = re.compile(r"#[ \t]*(?:el)?if.*\b(?:" + "|".join(sorted(map(re.escape, names))) + r")\b")
+        others = (file for file in self.files if file not in known)
+        return [file for file in others if any(name in file.raw for name in names) and pattern.search(file.raw)]
+
     def _learn(self, files: list[CppFile]) -> None:
-        tables = []
         for file in files:
-            self.macros.local = file.local
-            file.local = self.macros.learn(file.directives)
-            tables.append(file.local)
-        self.macros.table = agree(tables)
+            self.macros.enter(self._local.get(file, {}))
+            self._local[file] = self.macros.learn(file.directives)
+        self.macros.enter({}, table=agree([self._local[file] for file in files]))
 
     def _gates(self, file: CppFile) -> Iterator[Gate]:
         for conditional, index in sections(file.directives):

@@ -13,32 +13,15 @@ from functools import partial
 
 from forkwheel.gates import c_expressions
 from forkwheel.gates.arch import Arch
+from forkwheel.gates.cuda_facts import COMMON, SHORT, asks
 from forkwheel.gates.cuda_functions import CppCondition, CppFunction, conditions_between
 from forkwheel.gates.cuda_gates import CppFile, admits
 from forkwheel.gates.model import Gate, Place
 from forkwheel.gates.values import Unknown, Value, Varying, holds_unknown, join, negate, per_arch, same, varying
 
-_SOURCE = re.compile(r"cudaDevAttrComputeCapabilityM|CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_M|[dD]eviceProp")
-_ATTRIBUTE = re.compile(
-    r"&\s*([\w.>-]*?\b\w+)\s*,\s*(?:cudaDevAttrComputeCapability|CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_)(Major|Minor|MAJOR|MINOR)"
-)
-_PROPERTIES = re.compile(
-    r"\b(?:cudaDeviceProp|hipDeviceProp_t)\s*[&*]?\s*(?:const\s*)?[&*]?\s*(\w+)|\bauto\s*[&*]?\s*(\w+)\s*=[^;]*[dD]evicePropert"
-)
-_PAIR = re.compile(r"\bauto\s*&?\s*\[\s*(\w+)\s*,\s*(\w+)\s*\]\s*=\s*([^;]+);")
-_ASSIGNED = re.compile(r"(?<![\w.>=!<])((?:this\s*->\s*|\w+\s*\.\s*)?\w+)\s*(?<![=!<>+\-*/|&^])=(?!=)\s*([^;{}]+);")
-_DECLARED = re.compile(
-    r"(?<![\w.])(?!return\b|else\b|new\b|delete\b|case\b)[A-Za-z_][\w:]*(?:<[^<>;(){}]*>)?(?:\s+const)?(?:\s*[*&]+\s*|\s+)(\w+)\s*[=;({\[]"
-)
-_BRACED = re.compile(r"\b(?:int|auto|bool)(?:\s+const)?\s+(\w+)\s*[({]\s*([^;{}]+?)\s*[)}]\s*;")
-_MEMBER = re.compile(r"[:,]\s*(\w+)\s*\(\s*([\w:.]+\s*\([^()]*\))\s*\)\s*(?=[,{])")
-_RETURNED = re.compile(r"\breturn\s+([^;]+);")
-_CALL = re.compile(r"\b(\w+)\s*(?:<[^;(){}]*>)?\s*\(")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ROUNDS = 4
-_SHORT = 4  # names this short are shared by functions that have nothing to do with one another
 _PAIR_PARTS = frozenset({"first", "second", "major", "minor"})
-_COMMON = frozenset({"if", "for", "while", "switch", "return", "sizeof", "static_cast", "major", "minor"})
 
 
 @dataclass
@@ -51,7 +34,7 @@ class Known:
 
     def words(self) -> set[str]:
         """Every name by which a file can mention something architectural."""
-        return {*self.members, *self.results, *(name for name, _, _ in self.arguments)} - _COMMON
+        return {*self.members, *self.results, *(name for name, _, _ in self.arguments)} - COMMON
 
 
 class HostChecks:
@@ -62,7 +45,6 @@ class HostChecks:
         self.archs = archs
         self.known = Known()
         self._words: frozenset[str] = frozenset()  # of what is known
-        self._asks: dict[CppFunction, bool] = {}
         self._declared: dict[CppFile, dict[str, Value]] = {}
         self._wholes = (
             varying(arch.number for arch in archs),
@@ -73,38 +55,43 @@ class HostChecks:
 
     def find(self) -> Iterator[Gate]:
         """Follow the architecture to where it is compared, then yield what differs."""
-        concerned = [file for file in self.files if _SOURCE.search(file.raw)]
-        done: set[str] = set()
+        concerned = [file for file in self.files if asks(file.raw)]
+        fresh: frozenset[str] | None = None  # what was learnt in the last round
         for _ in range(_ROUNDS):
             for file in concerned:
-                self._learn(file)
-            self._words = frozenset(self.known.words())
-            fresh = self._words - done
+                self._learn(file, fresh)
+            known = frozenset(self.known.words())
+            fresh, self._words = known - self._words, known
             if not fresh:
                 break
-            done |= fresh
-            listed = set(map(id, concerned))
-            others = [file for file in self.files if id(file) not in listed]
+            listed = set(concerned)
             whole = re.compile(r"\b(?:" + "|".join(sorted(map(re.escape, fresh))) + r")\b")
-            concerned += [f for f in others if any(word in f.raw for word in fresh) and whole.search(f.raw)]
+            for file in self.files:
+                if file not in listed and any(word in file.raw for word in fresh) and whole.search(file.raw):
+                    concerned.append(file)
         for file in concerned:
             yield from self._gates(file)
 
-    def _learn(self, file: CppFile) -> None:
-        for match in _MEMBER.finditer(file.text):
-            self._keep(self.known.members, match[1], self._evaluate(match[2], {}))
+    def _learn(self, file: CppFile, fresh: frozenset[str] | None) -> None:
+        """Learn what a file says of the architecture; of a file that was read before, what mentions something new."""
+        for name, text in file.members:
+            self._keep(self.known.members, name, self._evaluate(text, {}))
         for function in file.syntax.functions:
-            if not self._is_concerned(file, function):
+            if fresh is not None and function.words.isdisjoint(fresh) and function.name not in fresh:
                 continue
-            names = self._names(file, function)
-            declared = {match[1] for match in _DECLARED.finditer(function.text)} | set(function.parameters)
-            for name, value in names.items():
-                if name not in declared and not name.startswith(".") and name not in ("major", "minor"):
-                    self._keep(self.known.members, name, value)
-            returned = [self._evaluate(match[1], names) for match in _RETURNED.finditer(function.text)]
-            if returned and all(same(returned[0], each) for each in returned) and len(function.name) > _SHORT:
-                self._keep(self.known.results, function.name, returned[0])
-            self._arguments(function, names)
+            if self._is_concerned(file, function):
+                self._learn_function(file, function)
+
+    def _learn_function(self, file: CppFile, function: CppFunction) -> None:
+        names, facts = self._names(file, function), function.facts
+        for name, value in names.items():
+            local = name in facts.declared or name in function.parameters or name in ("major", "minor")
+            if not local and not name.startswith("."):
+                self._keep(self.known.members, name, value)
+        returned = [self._evaluate(text, names) for text in facts.returned]
+        if returned and all(same(returned[0], each) for each in returned) and len(function.name) > SHORT:
+            self._keep(self.known.results, function.name, returned[0])
+        self._arguments(function, names)
 
     def _keep(self, table: dict[str, Value], name: str, value: Value) -> None:
         """Keep a name for all files, where its value says the architecture whole."""
@@ -113,18 +100,15 @@ class HostChecks:
 
     def _is_concerned(self, file: CppFile, function: CppFunction) -> bool:
         """Tell whether a function mentions anything that may depend on the architecture."""
-        if function not in self._asks:
-            self._asks[function] = bool(_SOURCE.search(function.text))
-        if self._asks[function] or not function.words.isdisjoint(self._properties(file)):
+        if function.asks or not function.words.isdisjoint(self._properties(file)):
             return True
         return not function.words.isdisjoint(self._words) or function.name in self._words
 
     def _properties(self, file: CppFile) -> dict[str, Value]:
         """Return the device properties that a file declares, wherever it does."""
         if file not in self._declared:
-            found = _PROPERTIES.finditer(file.text) if "eviceProp" in file.raw else ()
             pair = varying((arch.major, arch.minor) for arch in self.archs)
-            self._declared[file] = {match[1] or match[2]: pair for match in found}
+            self._declared[file] = dict.fromkeys(file.properties, pair)
         return self._declared[file]
 
     def _names(self, file: CppFile, function: CppFunction) -> dict[str, Value]:
@@ -134,27 +118,17 @@ class HostChecks:
             value = self.known.arguments.get((function.name, index, len(function.parameters)))
             if isinstance(value, Varying):
                 names[parameter] = value
-        for match in _ATTRIBUTE.finditer(function.text):
-            name = _NAME.findall(match[1])[-1]
-            names[name] = varying(a.major if match[2].lower() == "major" else a.minor for a in self.archs)
-        for match in _PAIR.finditer(function.text):
-            pair = per_arch(self._evaluate(match[3], names), len(self.archs))
+        for name, part in function.facts.attributes:
+            names[name] = varying(a.major if part == "major" else a.minor for a in self.archs)
+        for first, second, text in function.facts.pairs:
+            pair = per_arch(self._evaluate(text, names), len(self.archs))
             if all(isinstance(each, tuple) and len(each) == 2 for each in pair):
-                names[match[1]], names[match[2]] = varying(p[0] for p in pair), varying(p[1] for p in pair)
-        for match in sorted(
-            [*_ASSIGNED.finditer(function.text), *_BRACED.finditer(function.text)], key=lambda m: m.start()
-        ):
-            self._assign(match[1], match[2], names)
+                names[first], names[second] = varying(p[0] for p in pair), varying(p[1] for p in pair)
+        for name, text in function.facts.assigned:
+            value = self._evaluate(text, names)
+            if isinstance(value, Varying) and not holds_unknown(value.values):
+                names[name] = value if name not in names else join(names[name], value, text=name)
         return names
-
-    def _assign(self, target: str, text: str, names: dict[str, Value]) -> None:
-        found = _NAME.findall(target)
-        if not found:
-            return
-        name = found[-1]
-        value = self._evaluate(text, names)
-        if isinstance(value, Varying) and not holds_unknown(value.values):
-            names[name] = value if name not in names else join(names[name], value, text=name)
 
     def _evaluate(self, text: str, names: dict[str, Value]) -> Value:
         words = set(_NAME.findall(text))
@@ -176,15 +150,14 @@ class HostChecks:
 
     def _arguments(self, function: CppFunction, names: dict[str, Value]) -> None:
         interesting = {*names, *self.known.members, *self.known.results}
-        for match in _CALL.finditer(function.text):
-            if match[1] in _COMMON or match[1] == function.name or len(match[1]) <= _SHORT:
+        for called, arguments in function.facts.calls:
+            if called == function.name:
                 continue
-            arguments = _split(function.text, match.end())
             for index, argument in enumerate(arguments):
                 if len(argument) < 80 and not interesting.isdisjoint(_NAME.findall(argument)):
                     value = self._evaluate(argument, names)
                     if any(same(value, whole) for whole in self._wholes):
-                        self.known.arguments.setdefault((match[1], index, len(arguments)), value)
+                        self.known.arguments.setdefault((called, index, len(arguments)), value)
 
     def _gates(self, file: CppFile) -> Iterator[Gate]:
         for function in file.syntax.functions:
@@ -232,21 +205,3 @@ class HostChecks:
     def _in_cases(self, value: Value, cases: tuple[str, ...]) -> Value:
         numbers = [c_expressions.evaluate(case, lambda name: None) for case in cases]
         return value in numbers if all(isinstance(number, int) for number in numbers) else Unknown("case")
-
-
-def _split(text: str, start: int) -> list[str]:
-    """Split a call's arguments at its commas; at most two lines' worth are looked at."""
-    pieces: list[str] = []
-    depth, begin = 0, start
-    for position in range(start, min(len(text), start + 2000)):
-        char = text[position]
-        if char in "([{":
-            depth += 1
-        elif char in ")]}":
-            if depth == 0:
-                return [*pieces, text[begin:position].strip()]
-            depth -= 1
-        elif char == "," and depth == 0:
-            pieces.append(text[begin:position].strip())
-            begin = position + 1
-    return pieces

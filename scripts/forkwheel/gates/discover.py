@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from forkwheel.gates.interpret import Interpreter
 from forkwheel.gates.modules import Module
-from forkwheel.gates.names import span
+from forkwheel.gates.names import holds_line, span
 from forkwheel.gates.objects import Bound, ClassRef, FunctionRef, Instance, Partial, Scope
+from forkwheel.gates.syntax import stored_attributes
 from forkwheel.gates.values import Value, Varying
 
 _ROUNDS = 8
-_SHORT = 2  # names this short are followed within their file only
+_SHORT = 2  # names this short are followed within their file only, and so are
+_COMMON = 200  # names that so many files mention: they stand for many things
 _LOOKS_IN = re.compile(r"\bin\s+(\w+)")
 _DECLARING = re.compile(
     r"def\s+(\w+)\s*\(([^)]*(?:capabilit|major_versions|supported_archs?\b|supported_sms?\b|_ccs\b)[^)]*)\)"
@@ -23,35 +26,71 @@ _TOO_COMMON = frozenset(
 )
 
 
-def discover(interpreter: Interpreter) -> None:
-    """Add to the interpreter's ``hot`` words every name whose value depends on the architecture."""
-    for module in interpreter.modules.all:
-        if "capabilit" in module.text or "major_versions" in module.text or "supported_" in module.text:
-            interpreter.hot.update(match[1] for match in _DECLARING.finditer(module.text))
-    proved: set[str] = set()
-    fresh = set(interpreter.hot)
-    grown: set[str] = set()  # files whose own short names were learnt in the last round
-    for _ in range(_ROUNDS):
+class Discovery:
+    """Adds to an interpreter's ``hot`` words every name whose value depends on the architecture."""
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._interpreter = interpreter
+        self._proved: set[str] = set()
+        self._known: dict[Module, None] = {}
+        self._distinctive: dict[str, bool] = {}
+
+    def extend(self, modules: Iterable[Module]) -> None:
+        """Look at more modules, and again at what mentions something that was learnt from them."""
+        hot = self._interpreter.hot
+        fresh: set[str] = set()  # words that became hot
+        modules = [module for module in modules if module not in self._known]
+        for module in modules:
+            if "capabilit" in module.text or "major_versions" in module.text or "supported_" in module.text:
+                fresh.update(match[1] for match in _DECLARING.finditer(module.text))
+        self._known.update(dict.fromkeys(modules))
+        fresh = {word for word in fresh - hot - _TOO_COMMON if self._is_distinctive(word)}
+        hot.update(fresh)
+        if fresh:
+            self._interpreter.forget()
+        concerned = {module: lines for module in modules if (lines := module.lines_with(hot))}
+        others = (module for module in self._known if module not in concerned)
+        concerned.update([(module, lines) for module in others if (lines := module.lines_with(fresh))])
+        for _ in range(_ROUNDS):
+            concerned = self._round(concerned)
+            if not concerned:
+                return
+
+    def _is_distinctive(self, word: str) -> bool:
+        """Tell whether a word means one thing in all files."""
+        if word not in self._distinctive:
+            mentions = islice((module for module in self._known if word in module.words), _COMMON + 1)
+            self._distinctive[word] = len(word) > _SHORT and sum(1 for _ in mentions) <= _COMMON
+        return self._distinctive[word]
+
+    def _is_local(self, word: str) -> bool:
+        """Tell whether a word is followed within its file only."""
+        return len(word) <= _SHORT or (word not in _TOO_COMMON and not self._is_distinctive(word))
+
+    def _round(self, concerned: dict[Module, list[int]]) -> dict[Module, list[int]]:
+        """Learn from some lines, and return the lines that mention what was learnt."""
+        interpreter = self._interpreter
         learnt: set[str] = set()
-        again, grown = grown, set()
-        for module in interpreter.modules.all:
-            if module.path in again or not module.words.isdisjoint(fresh):
-                found = set(_learn(interpreter, module))
-                learnt.update(found)
-                own = interpreter.own.setdefault(module.path, set())
-                if short := {word for word in found if len(word) <= _SHORT} - own:
-                    own.update(short)
-                    grown.add(module.path)
+        grown: dict[Module, set[str]] = {}  # short names, which count in their file only
+        for module, lines in concerned.items():
+            found = set(_learn(interpreter, module, lines))
+            learnt.update(found)
+            own = interpreter.own.setdefault(module, set())
+            if short := {word for word in found if self._is_local(word)} - own:
+                own.update(short)
+                grown[module] = short
         learnt.update(key.rpartition(":")[2].rpartition(".")[2] for key, _ in interpreter.memberships)
-        fresh = {word for word in learnt - proved - _TOO_COMMON if len(word) > _SHORT}
+        fresh = {word for word in learnt - self._proved - _TOO_COMMON if self._is_distinctive(word)}
         if not fresh and not grown:
-            return
-        proved.update(fresh)
+            return {}
+        self._proved.update(fresh)
         interpreter.hot.update(fresh)
         interpreter.forget()
+        return {m: lines for m in self._known if (lines := m.lines_with(fresh | grown.get(m, set())))}
 
 
-def _learn(interpreter: Interpreter, module: Module) -> Iterator[str]:
+def _learn(interpreter: Interpreter, module: Module, lines: list[int]) -> Iterator[str]:
+    """Yield the names whose value depends on the architecture, of those whose definition has one of some lines."""
     scope = Scope(module, {}, key=f"{module.name}:")
     for name, bindings in module.bindings.items():
         interpreter.renew()
@@ -61,8 +100,8 @@ def _learn(interpreter: Interpreter, module: Module) -> Iterator[str]:
             if alias:
                 yield name
         elif isinstance(node, ast.ClassDef):
-            yield from _learn_class(interpreter, ClassRef(module, node), scope)
-        elif interpreter.is_hot(node, module):
+            yield from _learn_class(interpreter, ClassRef(module, node), scope, lines)
+        elif holds_line(lines, *span(node)):
             found = interpreter.global_value(module, name)
             if found is not None and isinstance(found[0], FunctionRef):
                 _look_in_parameters(interpreter, found[0])
@@ -71,12 +110,12 @@ def _learn(interpreter: Interpreter, module: Module) -> Iterator[str]:
             yield from _keys(interpreter, node)
 
 
-def _learn_class(interpreter: Interpreter, cls: ClassRef, scope: Scope) -> Iterator[str]:
-    if not interpreter.is_hot(cls.node, cls.module):
+def _learn_class(interpreter: Interpreter, cls: ClassRef, scope: Scope, lines: list[int]) -> Iterator[str]:
+    if not holds_line(lines, *span(cls.node)):
         return
     for node in cls.node.body:
         interpreter.renew()
-        if not interpreter.is_hot(node, cls.module):
+        if not holds_line(lines, *span(node)):
             continue
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from _learn_method(interpreter, Instance(cls), node, scope)
@@ -117,14 +156,11 @@ def _varies(interpreter: Interpreter, value: Value, scope: Scope) -> bool:
     return False
 
 
-def _stored_on_self(node: ast.AST) -> set[str]:
+def _stored_on_self(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return {
-        child.attr
-        for child in ast.walk(node)
-        if isinstance(child, ast.Attribute)
-        and isinstance(child.ctx, ast.Store)
-        and isinstance(child.value, ast.Name)
-        and child.value.id in ("self", "cls")
+        each.attr
+        for each in stored_attributes(node)
+        if isinstance(each.value, ast.Name) and each.value.id in ("self", "cls")
     }
 
 

@@ -41,7 +41,7 @@ class Evaluator(Names):
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Value:
         """Evaluate an expression; what is not understood is unknown, never an error."""
-        handler: Callable[[ast.expr, Scope], Value] | None = getattr(self, f"_on_{type(node).__name__.lower()}", None)
+        handler: Callable[[ast.expr, Scope], Value] | None = self.handler("_on_", node)
         return handler(node, scope) if handler else Unknown(scope.module.source(node))
 
     def _on_constant(self, node: ast.Constant, scope: Scope) -> Value:
@@ -206,6 +206,11 @@ class Evaluator(Names):
         if len(generators) != 1 or not any(isinstance(v, (tuple, list, set, frozenset)) for v in per_arch(source, 1)):
             return Unknown(text)
 
+        if not isinstance(source, Varying) and (
+            found := self._same_for_all(source, element, generators[0], scope, text)
+        ):
+            return found[0]
+
         def build(position: int) -> Value:
             items: Value = per_arch(source, len(self.archs))[position]
             if not isinstance(items, (tuple, list, set, frozenset)) or len(items) > _MOST_ITEMS:
@@ -223,6 +228,26 @@ class Evaluator(Names):
             return kept
 
         return self._for_each_arch(build)
+
+    def _same_for_all(
+        self, items: Value, element: ast.expr, generator: ast.comprehension, scope: Scope, text: str
+    ) -> tuple[Value] | None:
+        """Evaluate a comprehension once for all, in a tuple of one; None where a filter depends on the architecture."""
+        if len(items) > _MOST_ITEMS:
+            return (Unknown(text),)
+        kept = []
+        for item in items:
+            inner = Scope(scope.module, {}, scope, scope.owner, scope.key, scope.depth)
+            self.assign(generator.target, item, inner)
+            tests = [self.evaluate(test, inner) for test in generator.ifs]
+            if any(isinstance(test, Varying) for test in tests):
+                return None
+            decided = truth(conjunction(tests, every=True))
+            if isinstance(decided, Unknown):
+                return (Unknown(text),)
+            if decided:
+                kept.append(self.evaluate(element, inner))
+        return (lift(lambda *values: list(values), *kept),)
 
     def _for_each_arch(self, build: Callable[[int], Value]) -> Value:
         outer, self._position = self._position, 0

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from forkwheel.errors import UsageError
 from forkwheel.gates.arch import Arch, universe
 from forkwheel.gates.cuda_gates import CppFile, Sections
-from forkwheel.gates.discover import discover
-from forkwheel.gates.files import PYTHON, list_files
+from forkwheel.gates.discover import Discovery
+from forkwheel.gates.files import SourceFile
 from forkwheel.gates.interpret import Interpreter
 from forkwheel.gates.model import Place
 from forkwheel.gates.modules import Module, Modules
@@ -33,23 +32,17 @@ class Definition:
 
 
 def explain_symbol(
-    roots: Mapping[str, Path], symbol: str, *, target: Arch, references: tuple[Arch, ...]
+    files: Sequence[SourceFile], symbol: str, *, target: Arch, references: tuple[Arch, ...]
 ) -> tuple[Definition, ...]:
     """Find the definitions of a name or a dotted name, however wrong the path in it is.
 
     Raise UsageError, with names like it, where nothing has that name.
     """
-    files = list_files(roots)
-    texts: dict[str, dict[str, str]] = {name: {} for name in roots}
-    for file in files:
-        if file.path.endswith(PYTHON):
-            texts[file.root][file.path] = file.text()
     archs = universe(target, references)
-    interpreter = Interpreter(Modules(texts), archs)
+    interpreter = Interpreter(Modules(file for file in files if file.is_python), archs)
     name = symbol.replace(":", ".").rpartition(".")[2]
     found = [*_python(interpreter, name)]
-    others = [file for file in files if not file.path.endswith(PYTHON)]
-    every = [CppFile(file.root, file.path, file.text) for file in others]
+    every = [CppFile(file.root, file.path, file.text) for file in files if not file.is_python]
     found += _cpp([file for file in every if name in file.raw], every, name, archs)
     if not found:
         words = {word for module in interpreter.modules.all for word in module.words if len(word) > 3}
@@ -64,7 +57,7 @@ def _python(interpreter: Interpreter, name: str) -> Iterator[Definition]:
     concerned = [module for module in interpreter.modules.all if name in module.words]
     homes = [(module, node) for module in concerned for node in _defining(module, name)]
     if homes:
-        discover(interpreter)
+        Discovery(interpreter).extend(interpreter.modules.all)
     for module, node in homes:
         scope = Scope(module, {}, key=f"{module.name}:")
         value = _value(interpreter, module, name, node, scope)

@@ -2,37 +2,72 @@
 
 from __future__ import annotations
 
-import hashlib
+import re
 import tarfile
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from forkwheel.errors import UsageError
-from forkwheel.tree import walk
+from forkwheel.patching.overlay import Change
+from forkwheel.tree import SYMLINK, Tree, sha256_file, walk
 
 PYTHON = (".py",)
 CPP = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl")
 _SUFFIXES = (*PYTHON, *CPP)
 _LARGEST = 16 << 20  # bytes; a larger file is data
+_ENCODING = re.compile(rb"^(?:[^\n]*\n)?[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")  # PEP 263
 _MOST = 4 << 30  # bytes, all files of an archive together
+
+
+FileKey = tuple[str, str, str]  # tree, path, digest
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file: the tree's name, its path there, where it lies, and the SHA-256 of its bytes."""
+    """One file: the tree's name, its path there, the SHA-256 of its bytes, and where these are.
+
+    ``content`` holds the bytes of a file that is not on disk as it is audited: a patch changes it.
+    """
 
     root: str
     path: str
-    file: Path
     digest: str
+    file: Path
+    content: bytes | None = field(default=None, repr=False)
+
+    @property
+    def key(self) -> FileKey:
+        """What tells the file from all others."""
+        return self.root, self.path, self.digest
+
+    def read(self) -> bytes:
+        """Return the bytes."""
+        return self.file.read_bytes() if self.content is None else self.content
 
     def text(self) -> str:
-        """Read the file, with a byte order mark and bytes that are not UTF-8 passed over."""
-        return self.file.read_bytes().decode("utf-8-sig", "replace").replace("\r\n", "\n")
+        """Return the text, with bytes that its encoding does not have passed over."""
+        return decode(self.read(), is_python=self.is_python)
+
+    @property
+    def is_python(self) -> bool:
+        """Tell Python from C and C++."""
+        return self.path.endswith(PYTHON)
+
+
+def decode(content: bytes, *, is_python: bool) -> str:
+    """Decode a source: as a Python file declares it, else as UTF-8; a byte order mark is left out."""
+    declared = _ENCODING.match(content) if is_python else None
+    text = None
+    if declared is not None:
+        with suppress(LookupError, ValueError):
+            text = content.decode(declared[1].decode())
+    if text is None:
+        text = content.decode("utf-8-sig", "replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def list_files(roots: Mapping[str, Path]) -> list[SourceFile]:
@@ -42,7 +77,28 @@ def list_files(roots: Mapping[str, Path]) -> list[SourceFile]:
         for path in walk(root):
             file = root / path
             if path.endswith(_SUFFIXES) and file.is_file() and file.stat().st_size <= _LARGEST:
-                found.append(SourceFile(name, path, file, hashlib.sha256(file.read_bytes()).hexdigest()))
+                found.append(SourceFile(name, path, sha256_file(file), file))
+    return found
+
+
+def files_of(name: str, tree: Tree, changes: Sequence[Change] = ()) -> list[SourceFile]:
+    """List the Python and C++ files of a tree whose digests are known, as they are after some changes."""
+    entries = tree.by_path()
+    content = {}
+    for change in changes:
+        entries.pop(change.path, None)
+        if change.after is not None:
+            entries[change.path], content[change.path] = change.after, change.content
+    found = []
+    for path, entry in sorted(entries.items()):
+        if not path.endswith(_SUFFIXES):
+            continue
+        file = tree.root / path
+        if entry.mode == SYMLINK or (path not in content and file.stat().st_size > _LARGEST):
+            if not file.is_file() or file.stat().st_size > _LARGEST:
+                continue
+            entry = replace(entry, sha256=sha256_file(file))
+        found.append(SourceFile(name, path, entry.sha256, file, content.get(path)))
     return found
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ast
 
-from forkwheel.gates.calls import Caller
 from forkwheel.gates.frame import Frame, Live, Visitor
 from forkwheel.gates.modules import Module
 from forkwheel.gates.names import span
 from forkwheel.gates.objects import ClassRef, External, Function, FunctionRef, Scope
+from forkwheel.gates.patterns import Patterns, all_of
 from forkwheel.gates.values import (
     Unknown,
     Value,
@@ -30,7 +30,7 @@ _SIMPLE = (ast.Constant, ast.Name, ast.List, ast.Tuple, ast.Set, ast.Dict)
 _GROWING = frozenset({"add", "append"})
 
 
-class Interpreter(Caller):
+class Interpreter(Patterns):
     """Runs statements; expressions and calls are its bases'."""
 
     def body(self, node: Function, scope: Scope, text: str, visitor: Visitor | None = None) -> Value:
@@ -48,7 +48,7 @@ class Interpreter(Caller):
                 break
             if frame.visitor is not None:
                 frame.visitor(node, scope, live)
-            handler = getattr(self, f"do_{type(node).__name__.lower()}", None)
+            handler = self.handler("do_", node)
             if handler is not None:
                 live = handler(node, scope, live, frame)
         return live
@@ -71,7 +71,7 @@ class Interpreter(Caller):
 
     def do_assign(self, node: ast.Assign, scope: Scope, live: Live, frame: Frame) -> Live:
         """Bind every target."""
-        value = self._settle(node.value, scope)
+        value = self.settle(node.value, scope)
         for target in node.targets:
             self.assign(target, value, scope)
         return live
@@ -79,11 +79,11 @@ class Interpreter(Caller):
     def do_annassign(self, node: ast.AnnAssign, scope: Scope, live: Live, frame: Frame) -> Live:
         """Bind the target where there is a value."""
         if node.value is not None:
-            self.assign(node.target, self._settle(node.value, scope), scope)
+            self.assign(node.target, self.settle(node.value, scope), scope)
         return live
 
-    def _settle(self, node: ast.expr, scope: Scope) -> Value:
-        """Evaluate what is assigned, unless nothing architectural can come of it."""
+    def settle(self, node: ast.expr, scope: Scope) -> Value:
+        """Evaluate an expression, unless nothing architectural can come of it."""
         if scope.eager or isinstance(node, _SIMPLE) or not self.is_cold(node, scope):
             return self.evaluate(node, scope)
         if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
@@ -98,11 +98,11 @@ class Interpreter(Caller):
         """Tell whether a node mentions nothing that may depend on the architecture here."""
         if self.is_hot(node, scope.module):
             return False
-        words = scope.module.words_between(*span(node))
+        first, last = span(node)
         inner: Scope | None = scope
         while inner is not None:
-            for name, value in inner.names.items():
-                if isinstance(value, Varying) and name.rpartition(".")[2] in words:
+            for name in [name for name, value in inner.names.items() if value.__class__ is Varying]:
+                if scope.module.mentions(name.rpartition(".")[2], first, last):
                     return False
             inner = inner.outer
         return True
@@ -151,6 +151,24 @@ class Interpreter(Caller):
         self._merge(scope, yes_names, yes_end, no_end)
         return tuple(a or b for a, b in zip(yes_end, no_end, strict=True))
 
+    def do_match(self, node: ast.Match, scope: Scope, live: Live, frame: Frame) -> Live:
+        """Go into every case that may be taken, as along a chain of `if` and `elif`."""
+        subject = self.settle(node.subject, scope)
+        before = dict(scope.names)
+        ends: list[tuple[dict[str, Value], Live]] = []
+        for case in node.cases:
+            tests = per_arch(all_of(*self.case(case, subject, scope)), len(live))
+            taken = tuple(alive and test is not False for alive, test in zip(live, tests, strict=True))
+            end = self.block(case.body, scope, taken, frame)
+            ends.append((dict(scope.names), end))
+            live = tuple(alive and test is not True for alive, test in zip(live, tests, strict=True))
+            scope.names.clear()
+            scope.names.update(before)
+        for names, end in reversed(ends):
+            self._merge(scope, names, end, live)
+            live = tuple(a or b for a, b in zip(live, end, strict=True))
+        return live
+
     def _merge(self, scope: Scope, yes_names: dict[str, Value], yes: Live, no: Live) -> None:
         if not any(no):
             scope.names.clear()
@@ -172,7 +190,7 @@ class Interpreter(Caller):
 
     def do_for(self, node: ast.For, scope: Scope, live: Live, frame: Frame) -> Live:
         """Take every turn of a short known sequence, and one of any other."""
-        items = self._settle(node.iter, scope)
+        items = self.settle(node.iter, scope)
         known = isinstance(items, (tuple, list)) and len(items) <= _MOST_TURNS
         for item in items if known else [Unknown(f"an item of {scope.module.source(node.iter)}")]:
             self.assign(node.target, item, scope)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from forkwheel.gates.arch import Arch
+from forkwheel.gates.files import SourceFile
 
 YES, NO, DEPENDS = "yes", "no", "depends"
 
@@ -100,6 +101,16 @@ class Expectation:
 
 
 @dataclass(frozen=True)
+class Question:
+    """What is asked of some trees: the target against its references, and where its path starts."""
+
+    target: Arch
+    references: tuple[Arch, ...]
+    entries: tuple[Entry, ...] = ()
+    layers: tuple[Layer, ...] = ()
+
+
+@dataclass(frozen=True)
 class Step:
     """A gate on the path: its layer, and how many calls lie between it and an entry."""
 
@@ -118,7 +129,7 @@ class Audit:
     gates: tuple[Gate, ...]
     path: tuple[Step, ...]
     failures: tuple[str, ...]
-    roots: tuple[tuple[str, str], ...]  # name and folder of each tree
+    files: tuple[SourceFile, ...] = field(compare=False, repr=False)
 
     @property
     def differing(self) -> tuple[Gate, ...]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
+
+from forkwheel.gates.files import FileKey, SourceFile
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _GLOBAL = re.compile(r"^[ \t]+global[ \t]+([\w, \t]+)", re.MULTILINE)
@@ -26,14 +30,19 @@ class Binding:
 
 @dataclass(eq=False)
 class Module:
-    """One Python file: its text now, its syntax when it is asked for."""
+    """One Python file, which is read and parsed when it is asked for."""
 
     name: str
     root: str
     path: str
-    text: str
+    read: Callable[[], str]
     is_package: bool
     failures: list[str] = field(default_factory=list)
+
+    @cached_property
+    def text(self) -> str:
+        """The file's text."""
+        return self.read()
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -46,15 +55,23 @@ class Module:
         return self.text.split("\n")
 
     @cached_property
-    def line_words(self) -> list[frozenset[str]]:
-        """The words of each line."""
-        return [frozenset(_WORD.findall(line)) for line in self.lines]
+    def _starts(self) -> list[int]:
+        """Where each line starts in the text."""
+        return [0, *accumulate(len(line) + 1 for line in self.lines)]
 
-    def words_between(self, first: int, last: int) -> frozenset[str]:
-        """Return the words of some lines, which count from 1."""
-        if first == last:
-            return self.line_words[first - 1]
-        return frozenset().union(*self.line_words[first - 1 : last])
+    def lines_with(self, words: Collection[str]) -> list[int]:
+        """Return the lines, which count from 1, that hold any of some words."""
+        found: set[int] = set()
+        for word in self.words.intersection(words):
+            found.update(bisect_right(self._starts, place) for place in _places(word, self.text, 0, len(self.text)))
+        return sorted(found)
+
+    def mentions(self, word: str, first: int, last: int) -> bool:
+        """Tell whether some lines hold a word."""
+        if word not in self.words:
+            return False
+        end = self._starts[min(last, len(self.lines))]
+        return next(_places(word, self.text, self._starts[first - 1], end), None) is not None
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -97,6 +114,9 @@ class Module:
     def source(self, node: ast.AST) -> str:
         """Return a node's text on one line."""
         start, end = node.lineno - 1, node.end_lineno - 1  # type: ignore[attr-defined]
+        if start == end and self.lines[start].isascii():
+            line: str = self.lines[start]
+            return line[node.col_offset : node.end_col_offset]  # type: ignore[attr-defined]
         lines = [line.encode() for line in self.lines[start : end + 1]]
         lines[-1] = lines[-1][: node.end_col_offset]  # type: ignore[attr-defined]
         lines[0] = lines[0][node.col_offset :]  # type: ignore[attr-defined]
@@ -131,10 +151,10 @@ def _imports(module: Module, node: ast.Import | ast.ImportFrom, depth: int) -> I
 
 
 def _inner_bindings(module: Module, node: ast.stmt, depth: int) -> Iterator[tuple[str, Binding]]:
-    for field_name in ("body", "handlers", "orelse", "finalbody"):
-        deeper = depth + (field_name in ("handlers", "orelse"))
-        for child in getattr(node, field_name, []):
-            block = child.body if isinstance(child, ast.ExceptHandler) else [child]
+    for field_name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for index, child in enumerate(getattr(node, field_name, [])):
+            deeper = depth + (field_name in ("handlers", "orelse") or (field_name == "cases" and index > 0))
+            block = child.body if isinstance(child, (ast.ExceptHandler, ast.match_case)) else [child]
             yield from _bindings(module, block, deeper)
 
 
@@ -147,19 +167,35 @@ def _targets(target: ast.expr, node: ast.stmt, depth: int) -> Iterator[tuple[str
                 yield element.id, Binding("element", node, index=index, depth=depth)
 
 
+def _places(word: str, text: str, start: int, end: int) -> Iterator[int]:
+    """Yield where a word stands as a whole word."""
+    place = text.find(word, start, end)
+    while place >= 0:
+        after = place + len(word)
+        if not (_continues(text[place - 1 : place]) or _continues(text[after : after + 1])):
+            yield place
+        place = text.find(word, after, end)
+
+
+def _continues(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
 class Modules:
     """All Python modules of some trees, found by dotted name."""
 
-    def __init__(self, texts: Mapping[str, Mapping[str, str]]) -> None:
-        """Take the text of every file, by root and then by path in it."""
+    def __init__(self, files: Iterable[SourceFile], shelf: dict[FileKey, Module] | None = None) -> None:
+        """Take the Python files; what is on the ``shelf`` by tree, path and digest is not read again."""
         self.by_name: dict[str, Module] = {}
         self.all: list[Module] = []
-        for root, files in texts.items():
-            for path in sorted(files):
-                module = _module(root, path, files[path])
-                self.all.append(module)
-                for name in _names(path, files):
-                    self.by_name.setdefault(name, module)
+        shelf = {} if shelf is None else shelf
+        paths: dict[str, set[str]] = {}
+        for file in files:
+            self.all.append(shelf.setdefault(file.key, _module(file)))
+            paths.setdefault(file.root, set()).add(file.path)
+        for module in self.all:
+            for name in _names(module.path, paths[module.root]):
+                self.by_name.setdefault(name, module)
 
     def find(self, dotted: str) -> tuple[Module, str] | None:
         """Split a dotted name into the longest module that exists and what is left."""
@@ -171,13 +207,13 @@ class Modules:
         return None
 
 
-def _module(root: str, path: str, text: str) -> Module:
-    parts = path[:-3].split("/")
+def _module(file: SourceFile) -> Module:
+    parts = file.path[:-3].split("/")
     is_package = parts[-1] == "__init__"
-    return Module(".".join(parts[:-1] if is_package else parts), root, path, text, is_package)
+    return Module(".".join(parts[:-1] if is_package else parts), file.root, file.path, file.text, is_package)
 
 
-def _names(path: str, files: Mapping[str, str]) -> Iterator[str]:
+def _names(path: str, files: set[str]) -> Iterator[str]:
     """Yield a file's dotted names: from the tree's root, and from the folder that holds its package."""
     parts = path[:-3].split("/")
     if parts[-1] == "__init__":

@@ -6,6 +6,8 @@ import ast
 import builtins
 from abc import ABC, abstractmethod
 from bisect import bisect_left
+from collections.abc import Callable
+from typing import Any
 
 from forkwheel.gates import operators, primitives
 from forkwheel.gates.arch import Arch
@@ -20,7 +22,7 @@ from forkwheel.gates.objects import (
     ModuleRef,
     Scope,
 )
-from forkwheel.gates.syntax import functions_of
+from forkwheel.gates.syntax import functions_of, stored_attributes
 from forkwheel.gates.values import Unknown, Value, Varying, join, lift
 
 _ENUMS = frozenset({"Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"})
@@ -34,21 +36,30 @@ class Names(ABC):
         self.modules = modules
         self.archs = archs
         self.hot: set[str] = set(primitives.WORDS)
-        self.own: dict[str, set[str]] = {}  # words that are hot in one file only, by its path
-        self._globals: dict[tuple[str, str], Value] = {}
+        self.own: dict[Module, set[str]] = {}  # words that are hot in one file only
+        self.seen: dict[Module, None] = {}  # modules that a name was looked up in
+        self._globals: dict[tuple[Module, str], Value] = {}
         self._attributes: dict[tuple[ast.ClassDef, str], Value] = {}
         self._running: set[object] = set()
         self.cuts = 0  # evaluations that were cut short, whose results are not kept
         self._functions: dict[Module, tuple[FunctionRef, ...]] = {}
         self._stores: dict[ast.AST, frozenset[str]] = {}
         self._members: dict[ast.ClassDef, dict[str, ast.stmt]] = {}
-        self._hot_lines: dict[str, list[int]] = {}
+        self._hot_lines: dict[Module, list[int]] = {}
+        self._handlers: dict[tuple[str, type], Callable[..., Any] | None] = {}
 
     def forget(self) -> None:
         """Drop what was evaluated, because more is known to depend on the architecture."""
         self._globals.clear()
         self._hot_lines.clear()
         self._attributes.clear()
+
+    def handler(self, prefix: str, node: ast.AST) -> Callable[..., Any] | None:
+        """Return the method for a kind of node: the prefix, then the kind's name."""
+        key = (prefix, type(node))
+        if key not in self._handlers:
+            self._handlers[key] = getattr(self, prefix + type(node).__name__.lower(), None)
+        return self._handlers[key]
 
     @abstractmethod
     def evaluate(self, node: ast.expr, scope: Scope) -> Value:
@@ -78,7 +89,8 @@ class Names(ABC):
 
     def global_value(self, module: Module, name: str) -> tuple[Value] | None:
         """Return, in a tuple of one, what a module's top-level name is; None where it has none."""
-        key = (f"{module.root}/{module.path}", name)
+        self.seen[module] = None
+        key = (module, name)
         if key in self._globals:
             return (self._globals[key],)
         if key in self._running:
@@ -264,12 +276,11 @@ class Names(ABC):
         return Unknown(text)
 
     def _may_store(self, module: Module, node: ast.FunctionDef, name: str) -> bool:
-        return name in module.words and name in self._stored(node) and self.is_hot(node, module)
+        return name in module.words and self.is_hot(node, module) and name in self._stored(node)
 
-    def _stored(self, node: ast.AST) -> frozenset[str]:
+    def _stored(self, node: ast.FunctionDef) -> frozenset[str]:
         if node not in self._stores:
-            attributes = (child for child in ast.walk(node) if isinstance(child, ast.Attribute))
-            self._stores[node] = frozenset(each.attr for each in attributes if isinstance(each.ctx, ast.Store))
+            self._stores[node] = frozenset(each.attr for each in stored_attributes(node))
         return self._stores[node]
 
     def functions_of(self, module: Module) -> tuple[FunctionRef, ...]:
@@ -280,20 +291,25 @@ class Names(ABC):
 
     def is_hot(self, node: ast.AST, module: Module) -> bool:
         """Tell whether a node's lines mention anything that may depend on the architecture."""
-        lines = self._hot_lines.get(module.path)
+        lines = self._hot_lines.get(module)
         if lines is None:
-            hot = self.hot | self.own.get(module.path, set())
-            lines = [number for number, words in enumerate(module.line_words, 1) if not hot.isdisjoint(words)]
-            self._hot_lines[module.path] = lines
+            lines = module.lines_with(self.hot | self.own.get(module, set()))
+            self._hot_lines[module] = lines
         first, last = span(node)
-        position = bisect_left(lines, first)
-        return position < len(lines) and lines[position] <= last
+        return holds_line(lines, first, last)
+
+
+def holds_line(lines: list[int], first: int, last: int) -> bool:
+    """Tell whether any of some sorted lines lies between two."""
+    position = bisect_left(lines, first)
+    return position < len(lines) and lines[position] <= last
 
 
 def span(node: ast.AST) -> tuple[int, int]:
     """Return the first and last line of a node, with its decorators."""
     if isinstance(node, ast.Module):
         return 1, 1 << 30
-    decorators = getattr(node, "decorator_list", [])
-    first = min([node.lineno, *(decorator.lineno for decorator in decorators)])  # type: ignore[attr-defined]
+    first: int = node.lineno  # type: ignore[attr-defined]
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.decorator_list:
+        first = min(first, node.decorator_list[0].lineno)
     return first, node.end_lineno or first  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ from forkwheel.gates.interpret import Interpreter, imported
 from forkwheel.gates.model import Entry, Gate, Layer, Step
 from forkwheel.gates.modules import Module
 from forkwheel.gates.objects import Bound, ClassRef, FunctionRef, Instance, Scope
+from forkwheel.gates.syntax import statements_of
 from forkwheel.gates.values import Unknown, Value
 
 _MOST = 20000  # functions followed
@@ -42,8 +43,10 @@ class Paths:
         for export in exports:
             self.exports.setdefault(export.name, []).append(export)
         self.reached: dict[str, int] = {}  # Python functions, by key
+        self._crossed: dict[str, int] = {}  # names that are called in C++
         self.variables: dict[tuple[str, str, str], int] = {}  # root, path, name
         self.foreign: dict[tuple[str, str, str, int], int] = {}  # functions of C++
+        self._reached_bodies: dict[tuple[str, str, str], list[tuple[int, int, int]]] | None = None
 
     def follow(self, entries: Sequence[Entry]) -> None:
         """Walk from the entries that are followed whole."""
@@ -62,7 +65,21 @@ class Paths:
                 queue.extend((each, distance + 2) for each in self._variable(module, name, distance + 1))
             queue.extend((each, distance + 1) for each in found.functions)
             for name in found.foreign:
-                self._cross(name, distance + 1)
+                self._crossed[name] = min(distance + 1, self._crossed.get(name, distance + 1))
+
+    def cross(self) -> None:
+        """Go on from what Python calls in C++ and CUDA."""
+        for name, distance in self._crossed.items():
+            for export in self.exports.get(name, ()):
+                file = self.graph.files[(export.root, export.path)]
+                for node, calls in self.graph.reach(file, export.function).items():
+                    self.foreign[node] = min(distance + calls, self.foreign.get(node, distance + calls))
+
+    @property
+    def reached_variables(self) -> list[tuple[Module, str]]:
+        """The module variables that were reached."""
+        modules = {(module.root, module.path): module for module in self.interpreter.seen}
+        return [(modules[(root, path)], name) for root, path, name in self.variables]
 
     def entry(self, entry: Entry) -> FunctionRef:
         """Find an entry's function; raise UsageError, with names like it, where there is none."""
@@ -74,6 +91,7 @@ class Paths:
                 f"entry {entry.symbol!r}: there is no module {module_name}",
                 hint=f"like it: {', '.join(near)}" if near else "write it as package.module:function",
             )
+        self.interpreter.seen[module] = None
         known = {function.key.partition(":")[2]: function for function in self.interpreter.functions_of(module)}
         if qualified not in known:
             near = difflib.get_close_matches(qualified, known, n=3)
@@ -82,12 +100,6 @@ class Paths:
                 hint=f"like it: {', '.join(near)}" if near else "write it as package.module:Class.function",
             )
         return known[qualified]
-
-    def _cross(self, name: str, distance: int) -> None:
-        for export in self.exports.get(name, ()):
-            file = self.graph.files[(export.root, export.path)]
-            for node, calls in self.graph.reach(file, export.function).items():
-                self.foreign[node] = min(distance + calls, self.foreign.get(node, distance + calls))
 
     def _variable(self, module: Module, name: str, distance: int) -> Iterator[FunctionRef]:
         key = (module.root, module.path, name)
@@ -197,18 +209,26 @@ class Paths:
             if entry.concerns and gate.symbol == entry.symbol and entry.concerns in gate.guarded:
                 return 0
         if gate.kind in ("preprocessor", "host"):
-            return min((d for node, d in self.foreign.items() if self._holds(node, gate)), default=None)
+            return self._foreign_distance(gate)
         if gate.symbol.endswith(":"):
             keys = [(gate.place.root, gate.place.path, name) for name in gate.guarded]
             return min((self.variables[key] for key in keys if key in self.variables), default=None)
         return self.reached.get(gate.symbol)
 
-    def _holds(self, node: tuple[str, str, str, int], gate: Gate) -> bool:
-        root, path, name, first = node
-        if (root, path) != (gate.place.root, gate.place.path) or name != gate.symbol:
-            return False
-        function = next(f for f in self.graph.files[(root, path)].syntax.functions if f.first == first)
-        return function.first <= gate.place.line <= function.last
+    def _foreign_distance(self, gate: Gate) -> int | None:
+        key = (gate.place.root, gate.place.path, gate.symbol)
+        inside = [d for first, last, d in self._bodies().get(key, ()) if first <= gate.place.line <= last]
+        return min(inside, default=None)
+
+    def _bodies(self) -> dict[tuple[str, str, str], list[tuple[int, int, int]]]:
+        """Return the lines of the functions of C++ that were reached, and their distance."""
+        if self._reached_bodies is None:
+            self._reached_bodies = {}
+            for (root, path, name, first), distance in self.foreign.items():
+                functions = self.graph.files[(root, path)].syntax.functions
+                last = next(function.last for function in functions if function.first == first)
+                self._reached_bodies.setdefault((root, path, name), []).append((first, last, distance))
+        return self._reached_bodies
 
 
 def layer_of(gate: Gate, layers: Sequence[Layer]) -> str:
@@ -239,8 +259,8 @@ def _is_chain(node: ast.AST) -> bool:
 
 def _nested(function: FunctionRef, scope: Scope) -> dict[str, FunctionRef]:
     found = {}
-    for node in ast.walk(function.node):
-        if isinstance(node, ast.FunctionDef) and node is not function.node:
+    for node in statements_of(function.node.body) if isinstance(function.node.body, list) else ():
+        if isinstance(node, ast.FunctionDef):
             found[node.name] = FunctionRef(function.module, node, f"{function.key}.{node.name}", function.owner, scope)
     return found
 

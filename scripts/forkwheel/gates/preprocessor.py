@@ -119,10 +119,30 @@ class Macros:
         self.predefined = [macros(arch) for arch in archs]
         self.table: dict[str, Value] = {}  # macros whose value depends on the architecture
         self.local: dict[str, Value] = {}  # those of the file that is being read
+        self._values: dict[str, Value] = {}  # of conditions
+        self._taken: dict[tuple[int, int], Value] = {}  # of branches
+
+    def enter(self, local: dict[str, Value], *, table: dict[str, Value] | None = None) -> None:
+        """Begin with another file, or with another table of the macros of all files."""
+        self.local = local
+        self.table = self.table if table is None else table
+        self._values.clear()
+        self._taken.clear()
 
     def evaluate(self, text: str) -> Value:
         """Evaluate a condition for every architecture."""
-        return varying(c_expressions.decide(text, partial(self._lookup, position=i)) for i in range(len(self.archs)))
+        if text not in self._values:
+            count = len(self.archs) if self._may_vary(text) else 1
+            values = (c_expressions.decide(text, partial(self._lookup, position=i)) for i in range(count))
+            self._values[text] = varying(values)
+        return self._values[text]
+
+    def _may_vary(self, text: str) -> bool:
+        """Tell whether a text mentions anything that depends on the architecture."""
+        if "__CUDA_ARCH_" in text:
+            return True
+        words = _NAME.findall(text)
+        return any(word in self.local or word in self.table for word in words)
 
     def _lookup(self, name: str, position: int) -> Value:
         is_test = name.startswith("defined ")
@@ -151,16 +171,21 @@ class Macros:
 
     def taken(self, where: tuple[Conditional, int] | None) -> Value:
         """Tell for every architecture whether a branch, and those around it, are compiled."""
-        count = len(self.archs)
-        result: list[Value] = [True] * count
-        while where is not None:
-            conditional, index = where
+        chain = []
+        while where is not None and (id(where[0]), where[1]) not in self._taken:
+            chain.append(where)
+            where = where[0].outer
+        result = True if where is None else self._taken[(id(where[0]), where[1])]
+        for conditional, index in reversed(chain):
+            count = len(self.archs)
+            around = per_arch(result, count)
             values = [per_arch(value, count) for value in self.branch_values(conditional)[: index + 1]]
-            for i in range(count):
-                earlier = [negate(value[i]) for value in values[:-1]]
-                result[i] = truth(conjunction([result[i], *earlier, values[-1][i]], every=True))
-            where = conditional.outer
-        return varying(result)
+            result = varying(
+                truth(conjunction([around[i], *(negate(v[i]) for v in values[:-1]), values[-1][i]], every=True))
+                for i in range(count)
+            )
+            self._taken[(id(conditional), index)] = result
+        return result
 
     def learn(self, directives: Directives) -> dict[str, Value]:
         """Return the macros of a file whose definition depends on the architecture."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from forkwheel.gates.arch import Arch
-from forkwheel.gates.discover import discover
+from forkwheel.gates.arch import universe
+from forkwheel.gates.discover import Discovery
 from forkwheel.gates.frame import Live
 from forkwheel.gates.interpret import Interpreter
-from forkwheel.gates.model import Gate
+from forkwheel.gates.model import Gate, Question
 from forkwheel.gates.modules import Module, Modules
+from forkwheel.gates.names import span
 from forkwheel.gates.objects import ClassRef, FunctionRef, Scope
 from forkwheel.gates.scanner import Scanner
 from forkwheel.gates.syntax import (
@@ -26,6 +27,7 @@ from forkwheel.gates.values import (
 )
 
 _ROUNDS = 3
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True)
@@ -37,33 +39,52 @@ class PythonFindings:
     interpreter: Interpreter
 
 
-def find_python_gates(
-    texts: Mapping[str, Mapping[str, str]], *, archs: tuple[Arch, ...], target: Arch, references: tuple[Arch, ...]
-) -> PythonFindings:
-    """Find the gates in the Python files of some trees (text by root and path)."""
-    interpreter = Interpreter(Modules(texts), archs)
-    discover(interpreter)
-    recorder = Recorder(interpreter, tuple(archs.index(arch) for arch in (target, *references)))
+def find_python_gates(modules: Modules, question: Question) -> PythonFindings:
+    """Find the gates in the Python files of some trees."""
+    archs = universe(question.target, question.references)
+    interpreter = Interpreter(modules, archs)
+    Discovery(interpreter).extend(modules.all)
+    recorder = Recorder(interpreter, tuple(archs.index(arch) for arch in (question.target, *question.references)))
     recorder.run()
     failures = [failure for module in interpreter.modules.all for failure in module.failures]
-    gates = sorted(recorder.found.values(), key=lambda gate: (gate.place, gate.first, gate.condition))
-    return PythonFindings(tuple(gates), tuple(failures), interpreter)
+    return PythonFindings(recorder.gates, tuple(failures), interpreter)
 
 
 class Recorder(Scanner):
     """Visits every statement that mentions something architectural."""
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """What was found, in order."""
+        return tuple(sorted(self.found.values(), key=lambda gate: (gate.place, gate.first, gate.condition)))
 
     def run(self) -> None:
         """Visit modules, then again the functions that were called with something architectural."""
         for module in self.interpreter.modules.all:
             if not module.words.isdisjoint(self.interpreter.hot):
                 self._module(module)
+        self._passed_on(self._again)
+
+    def run_path(self, functions: Iterable[str], variables: Iterable[tuple[Module, str]]) -> None:
+        """Visit some functions, and the statements that define some variables."""
+        keys = set(functions)
+        for key in sorted(keys):
+            self._again(key)
+        for module in dict.fromkeys(module for module, _ in variables):
+            names = [name for each, name in variables if each is module]
+            body = [node for node in module.tree.body if any(module.mentions(name, *span(node)) for name in names)]
+            plain = [node for node in body if not isinstance(node, _DEFINING)]
+            self._top(plain, Scope(module, {}, key=f"{module.name}:"))
+        self._passed_on(lambda key: self._again(key) if key in keys else None)
+
+    def _passed_on(self, again: Callable[[str], None]) -> None:
+        """Visit functions once more that were called with something architectural."""
         done: dict[tuple[str, str], Value] = {}
         for _ in range(_ROUNDS):
             fresh = {key: value for key, value in self.interpreter.passed.items() if not same(done.get(key), value)}
             done.update(fresh)
             for key in sorted({function for function, _ in fresh}):
-                self._again(key)
+                again(key)
 
     def _module(self, module: Module) -> None:
         scope = Scope(module, {}, key=f"{module.name}:")
@@ -80,8 +101,8 @@ class Recorder(Scanner):
                 self.visit(node, scope, everywhere)
                 for name in ("body", "orelse", "finalbody"):
                     self._top(getattr(node, name, []), scope)
-                for handler in getattr(node, "handlers", []):
-                    self._top(handler.body, scope)
+                for inner in [*getattr(node, "handlers", []), *getattr(node, "cases", [])]:
+                    self._top(inner.body, scope)
 
     def _class(self, node: ast.ClassDef, scope: Scope) -> None:
         cls = ClassRef(scope.module, node)
@@ -122,6 +143,9 @@ class Recorder(Scanner):
             return
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self._function(FunctionRef(scope.module, node, f"{scope.key}.{node.name}", scope.owner, scope), scope)
+            return
+        if isinstance(node, ast.Match):
+            self.scan_cases(node, scope, live)
             return
         if self.interpreter.is_cold(node.test if isinstance(node, (ast.If, ast.While)) else node, scope):
             return

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import ast
 
+from forkwheel.gates.frame import Live
 from forkwheel.gates.interpret import Interpreter
 from forkwheel.gates.lists import declared_list
 from forkwheel.gates.model import DEPENDS, NO, YES, Gate, Place
 from forkwheel.gates.objects import Bound, FunctionRef, Partial, Scope
+from forkwheel.gates.patterns import all_of
 from forkwheel.gates.syntax import (
+    bound_names,
+    called_names,
     expressions_in,
     given_arguments,
+    is_way_out,
+    outcome_of,
 )
 from forkwheel.gates.values import (
     Unknown,
@@ -88,20 +94,13 @@ class Scanner:
         if not isinstance(value, Partial):
             return False
         result = lift(truth, self.interpreter.call(value, [], {}, scope, scope.module.source(node)))
-        if self._differs(result):
+        if isinstance(result, Varying):
             self._record(node, result, scope, symbol, "a predicate", guarded)
         return True
 
-    def _differs(self, value: Value) -> bool:
-        return isinstance(value, Varying)
-
     def _is_condition(self, node: ast.expr, value: Varying, test: bool, scope: Scope) -> bool:
-        decided = (
-            [each for each in lift(truth, value).values if not is_raised(each)]
-            if self._differs(lift(truth, value))
-            else []
-        )
-        if not decided or all(same(decided[0], each) for each in decided[1:]):
+        decided = lift(truth, value)
+        if not isinstance(decided, Varying) or not self._tells(decided):
             return False
         if all(isinstance(truth(each), Unknown) for each in value.values):
             return isinstance(node, ast.Compare) and self._compares_arch(node, scope)
@@ -128,19 +127,48 @@ class Scanner:
     ) -> None:
         atom, others = self._atom(node, scope)
         states = per_arch(value, len(self.interpreter.archs))
-        kind = "condition"
-        if all(isinstance(state, Unknown) for state in states):
-            kind = "undecided"
-        elif holds == "a predicate" or holds.startswith("the value"):
-            kind = "definition"
-        elif holds == "a result":
-            kind = "result"
-        self._keep(node, atom, scope, symbol, kind, states, tuple(others), holds, guarded)
+        self._keep(node, atom, scope, symbol, _kind(states, holds), states, tuple(others), holds, guarded)
+
+    def scan_cases(self, node: ast.Match, scope: Scope, live: Live) -> None:
+        """Record the cases of a `match` that differ, but for those that no architecture here comes to."""
+        subject = self.interpreter.settle(node.subject, scope)
+        if not isinstance(subject, Varying):
+            self.scan(node.subject, scope, scope.key, holds="a choice of a value")
+        before = dict(scope.names)
+        for case in node.cases:
+            if not any(live[i] for i in self.concerned):
+                return
+            matched, guard = self.interpreter.case(case, subject, scope)
+            scope.names.clear()
+            scope.names.update(before)
+            taken = all_of(matched, guard)
+            if isinstance(taken, Varying) and self._tells(taken):
+                self._record_case(node, case, taken, scope, beside=not isinstance(guard, Varying))
+            live = tuple(
+                alive and test is not True for alive, test in zip(live, per_arch(taken, len(live)), strict=True)
+            )
+
+    def _record_case(self, node: ast.Match, case: ast.match_case, taken: Value, scope: Scope, *, beside: bool) -> None:
+        module = scope.module
+        condition = f"match {module.source(node.subject)}: case {module.source(case.pattern)}"
+        guard = () if case.guard is None else (module.source(case.guard),)
+        if guard and not beside:
+            condition, guard = f"{condition} if {guard[0]}", ()
+        states = per_arch(lift(negate, taken) if is_way_out(case.body) else taken, len(self.interpreter.archs))
+        guarded = tuple(sorted(bound_names(case) | called_names(case)))
+        place = case.guard or case.pattern
+        kind = _kind(states, "")
+        self._keep(place, case.pattern, scope, scope.key, kind, states, guard, outcome_of(case), guarded, condition)
+
+    def _tells(self, value: Varying) -> bool:
+        """Tell whether those architectures that get this far fare differently."""
+        decided = [each for each in value.values if not is_raised(each)]
+        return any(not same(decided[0], each) for each in decided[1:])
 
     def _keep(
         self,
-        node: ast.expr,
-        atom: ast.expr,
+        node: ast.expr | ast.pattern,
+        atom: ast.expr | ast.pattern,
         scope: Scope,
         symbol: str,
         kind: str,
@@ -148,15 +176,16 @@ class Scanner:
         others: tuple[str, ...],
         holds: str,
         guarded: tuple[str, ...],
+        condition: str | None = None,
     ) -> None:
         module = scope.module
         names = [DEPENDS if isinstance(s, Unknown) else YES if s else NO for s in states]
         gate = Gate(
             place=Place(module.root, module.path, atom.lineno),
-            first=node.lineno,
+            first=min(node.lineno, atom.lineno),
             last=node.end_lineno or node.lineno,
             kind=kind,
-            condition=module.source(atom),
+            condition=condition or module.source(atom),
             admits=tuple(zip(self.interpreter.archs, names, strict=True)),
             others=others,
             symbol=symbol,
@@ -194,5 +223,12 @@ class Scanner:
             if looked_for is None or not isinstance(collection, (list, tuple, set, frozenset, dict)):
                 continue
             states = tuple(each in collection for each in looked_for.values)
-            if self._differs(Varying(states)):
-                self._keep(argument, argument, scope, symbol, "list", states, (), f"{plain.key.partition(':')[2]}", ())
+            self._keep(argument, argument, scope, symbol, "list", states, (), f"{plain.key.partition(':')[2]}", ())
+
+
+def _kind(states: tuple[Value, ...], holds: str) -> str:
+    if all(isinstance(state, Unknown) for state in states):
+        return "undecided"
+    if holds == "a predicate" or holds.startswith("the value"):
+        return "definition"
+    return "result" if holds == "a result" else "condition"

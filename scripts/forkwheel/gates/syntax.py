@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Iterator
 
 from forkwheel.gates.modules import Module
@@ -12,7 +13,7 @@ from forkwheel.gates.objects import ClassRef, FunctionRef
 def functions_of(module: Module) -> tuple[FunctionRef, ...]:
     """Return the functions and methods of a module that are not nested in a function."""
     found = []
-    for node in ast.walk(module.tree):
+    for node in statements_of(module.tree.body):
         if isinstance(node, ast.ClassDef):
             owner = ClassRef(module, node)
             for child in node.body:
@@ -23,6 +24,27 @@ def functions_of(module: Module) -> tuple[FunctionRef, ...]:
             if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 found.append(FunctionRef(module, binding.node, f"{module.name}:{binding.node.name}"))
     return tuple(found)
+
+
+def statements_of(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield statements and all those within them, outermost first."""
+    queue = deque(body)
+    while queue:
+        node = queue.popleft()
+        yield node
+        for inner in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            for name in ("body", "orelse", "finalbody"):
+                queue.extend(getattr(inner, name, ()))
+
+
+def stored_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Attribute]:
+    """Yield the attributes that a function assigns."""
+    for node in statements_of(function.body):
+        items = [item.optional_vars for item in getattr(node, "items", ())]
+        for target in [*getattr(node, "targets", ()), getattr(node, "target", None), *items]:
+            for child in ast.walk(target) if target is not None else ():
+                if isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store):
+                    yield child
 
 
 def given_arguments(function: FunctionRef, node: ast.Call, *, bound: bool) -> Iterator[tuple[str, ast.expr]]:
@@ -74,7 +96,7 @@ def is_way_out(body: list[ast.stmt]) -> bool:
     )
 
 
-def outcome_of(node: ast.If | ast.While) -> str:
+def outcome_of(node: ast.If | ast.While | ast.match_case) -> str:
     """Say in a word what a branch does."""
     last = node.body[-1]
     if isinstance(last, ast.Raise):

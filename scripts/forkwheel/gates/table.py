@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from forkwheel import __version__
 from forkwheel.gates.compare import Difference, Verdict
@@ -82,23 +83,28 @@ def to_sarif(audit: Audit, verdict: Verdict) -> dict[str, Any]:
         _result(gate, audit, level="error" if id(gate) in unexpected else "note", layers=layers)
         for gate in audit.differing
     ]
-    return {
-        "$schema": SARIF_SCHEMA,
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {
-                    "driver": {"name": "forkwheel", "version": __version__, "rules": _rules(audit.differing)},
-                },
-                "results": results,
-            }
-        ],
+    driver = {"name": "forkwheel", "version": __version__, "rules": _rules(audit.differing)}
+    notes = [{"level": "warning", "message": {"text": failure}} for failure in audit.failures]
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notes}],
+        "results": results,
     }
+    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def _rules(gates: Sequence[Gate]) -> list[dict[str, Any]]:
+    """Describe the kinds of gates; code hosts want all three texts."""
     kinds = sorted({gate.kind for gate in gates})
-    return [{"id": f"gate/{kind}", "shortDescription": {"text": f"An architecture gate: {kind}"}} for kind in kinds]
+    return [
+        {
+            "id": f"gate/{kind}",
+            "shortDescription": {"text": f"An architecture gate: {kind}"},
+            "fullDescription": {"text": "The outcome differs between a GPU that has the feature and the target."},
+            "help": {"text": "Open the gate with a patch, or list it in gates.toml as [[expected]], with the reason."},
+        }
+        for kind in kinds
+    ]
 
 
 def _result(gate: Gate, audit: Audit, *, level: str, layers: dict[int, str]) -> dict[str, Any]:
@@ -111,7 +117,7 @@ def _result(gate: Gate, audit: Audit, *, level: str, layers: dict[int, str]) -> 
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": gate.place.path},
+                    "artifactLocation": {"uri": quote(gate.place.path.encode("utf-8", "surrogateescape"))},
                     "region": {"startLine": gate.place.line, "endLine": max(gate.place.line, gate.last)},
                 }
             }
