@@ -12,11 +12,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from forkwheel.key import Key
+from forkwheel.key import BUILD_FORMAT, Key
 from forkwheel.outputs import _write_beside
 from forkwheel.release.lock import LockedWheel, Revision, WheelsLock
 from forkwheel.release.manifest import write_json
-from forkwheel.release.wheel_set import WheelSet, load_set
+from forkwheel.release.wheel_set import SetWheel, WheelSet, load_set
 from forkwheel.wheels.archive import Member, archive
 from forkwheel.wheels.record import write_record
 
@@ -25,7 +25,7 @@ EPOCH = 1_700_000_000
 
 def parts_of(name: str, version: str) -> tuple[tuple[str, str], ...]:
     """Return the parts of a wheel's build key."""
-    return (("tree", sha256(f"{name} {version}".encode()).hexdigest()),)
+    return (("format", str(BUILD_FORMAT)), ("tree", sha256(f"{name} {version}".encode()).hexdigest()))
 
 
 def make_wheel(
@@ -94,14 +94,15 @@ def _package(wheel: Path, name: str, version: str, key: str) -> dict[str, Any]:
     }
 
 
+def _locked(wheel: SetWheel) -> LockedWheel:
+    parts = parts_of(wheel.package, wheel.version)
+    key = Key(parts).digest
+    return LockedWheel(wheel.package, wheel.version, key, wheel.filename, wheel.sha256, wheel.size, parts)
+
+
 def make_lock(file: Path, wheels: WheelSet) -> Path:
     """Write the lock in which a set is a revision."""
-    locked = tuple(
-        LockedWheel(
-            one.package, one.version, one.key, one.filename, one.sha256, one.size, parts_of(one.package, one.version)
-        )
-        for one in wheels.wheels
-    )
+    locked = tuple(_locked(one) for one in wheels.wheels)
     WheelsLock(file, (Revision(wheels.revision, False, locked),)).write()
     return file
 

@@ -12,6 +12,7 @@ from support import PACKAGE
 from forkwheel.patching.series import Series, parse_patch
 from forkwheel.recipe import GitSource, Recipe, Submodule
 from forkwheel.release.carried import Carried
+from forkwheel.release.manifest import manifest_source
 from forkwheel.release.page.record import Part, Record, Report
 
 EVIL = "<script>alert(1)</script>"
@@ -29,7 +30,7 @@ Last-Update: 2026-11-29
 @@ -1,2 +1,2 @@
  first = "{EVIL}"
 -second = 1
-+second = 2  # {BIDI}hidden{BIDI} {"long " * 60}
++second = 2  # {BIDI}hidden{BIDI} {"long " * 1000}
 """
 
 GIT = GitSource(
@@ -45,9 +46,10 @@ def make_report(folder: Path, *records: Record, lock: str = "locked", signed: bo
     wheels = make_set(folder / "dist")
     package = replace(PACKAGE, sources=(GIT, *PACKAGE.sources))
     recipe = Recipe("fork", "fork", 1, "sm_120a", "", (package,), folder / "recipe.toml")
+    sources = [manifest_source(source) for source in package.sources]
     series = Series(folder, (parse_patch(PATCH.encode(), folder / "evil.patch"),))
     parts = tuple(
-        Part(entry, Carried(wheel.path, recipe, {}), series)
+        Part({**entry, "sources": sources}, Carried(wheel.path, recipe, {}), series)
         for entry, wheel in zip(wheels.document["packages"], wheels.wheels, strict=True)
     )
     return Report(wheels, parts, records, lock, signed)

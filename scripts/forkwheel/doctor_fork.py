@@ -10,7 +10,8 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from forkwheel.cuda.jit_cache import cache_root, find_cache, fork_versions, readable_size, version_folders
+from forkwheel.console import readable_size
+from forkwheel.cuda.jit_cache import cache_root, find_cache, fork_versions, version_folders
 from forkwheel.cuda.outranking import outranking
 from forkwheel.doctor_host import INSTALL, SMOKE, Finding
 from forkwheel.errors import ForkwheelError

@@ -231,6 +231,35 @@ def test_two_wheels_are_compared_without_a_build(dist: Path, tmp_path: Path) -> 
     assert "+MAX_LINE_LENGTH = 121" in run.stdout
 
 
+@pytest.mark.parametrize("missing", [0, 1])
+def test_comparing_with_what_is_not_there_is_a_usage_error(dist: Path, tmp_path: Path, missing: int) -> None:
+    two = [dist / WHEEL, dist / WHEEL]
+    two[missing] = tmp_path / "missing.whl"
+    run = reproduce(two[0], "--against", two[1], tmp_path=tmp_path)
+    assert run.returncode == 2
+    assert f"there is no {tmp_path / 'missing.whl'}" in run.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_anything_is_built(dist: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    run = reproduce(dist / WHEEL, "--out", tmp_path / "file", tmp_path=tmp_path)
+    assert run.returncode == 1
+    assert run.stdout == ""
+    assert str(tmp_path / "file") in run.stderr
+
+
+def test_a_recipe_of_another_package_in_a_wheel_is_named(dist: Path, tmp_path: Path) -> None:
+    def change(name: str, content: bytes) -> bytes:
+        if name != f"{INFO}/forkwheel/recipe.toml":
+            return content
+        return content.replace(b"tomli-w", b"tomli-x").replace(b"tomli_w-1.2.0.tar.gz", b"tomli_x-1.2.0.tar.gz")
+
+    rewritten(dist / WHEEL, change)
+    run = reproduce(dist / WHEEL, tmp_path=tmp_path)
+    assert run.returncode == 7
+    assert "carries the recipe of tomli-x, and its key is of tomli-w" in run.stderr
+
+
 @pytest.mark.parametrize("subject", ["missing.whl", "nowhere", "."])
 def test_what_is_no_subject_is_one_error(subject: str, tmp_path: Path) -> None:
     run = reproduce(subject, tmp_path=tmp_path)

@@ -87,7 +87,7 @@ def test_the_json_document(root: Path, capsys: pytest.CaptureFixture[str]) -> No
 
     document = json.loads(capsys.readouterr().out)
     (package,) = document.pop("packages")
-    assert document == {"format": 1, "dry_run": False}
+    assert document == {"schema": 1, "dry_run": False}
     assert package.pop("found") == package["removed"]
     assert package == {
         "package": "flashinfer-python",

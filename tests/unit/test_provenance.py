@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,6 +101,56 @@ def test_a_key_that_cannot_sign_is_one_error_without_a_prompt(wheels: WheelSet, 
         sign(check_provenance(wheels), key=tmp_path / "no-key")
     with pytest.raises(PublishError, match="there is no key"):
         sign(check_provenance(wheels), key=tmp_path / "missing")
+
+
+def signers_of(key: Path, options: str = "") -> str:
+    return f"release@example.com {options} {key.with_suffix('.pub').read_text()}"
+
+
+LISTS = {
+    "nobody": lambda key: "",
+    "a comment alone": lambda key: "# nobody yet\n",
+    "no list": lambda key: "\0\xff not a list\n",
+    "a key that was replaced": lambda key: signers_of(key, 'valid-before="20200101"'),
+    "a key that is not used yet": lambda key: signers_of(key, 'valid-after="29990101"'),
+    "a key for another purpose": lambda key: signers_of(key, 'namespaces="git"'),
+}
+
+
+@pytest.mark.parametrize("what", LISTS)
+def test_a_list_that_does_not_allow_the_signature_is_one_error(
+    wheels: WheelSet, key: Path, tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sign(check_provenance(wheels), key=key)
+    (tmp_path / "signers").write_text(LISTS[what](key), encoding="latin-1")
+    assert run(["verify", str(wheels.folder), "--allowed-signers", str(tmp_path / "signers")]) == 7
+    said = capsys.readouterr()
+    assert "fork.provenance.json.sig" in said.err
+    assert "signed by" not in said.out
+
+
+@pytest.mark.parametrize("name", ["missing", "."])
+def test_a_list_that_is_no_file_is_one_error(wheels: WheelSet, key: Path, name: str, tmp_path: Path) -> None:
+    sign(check_provenance(wheels), key=key)
+    assert run(["verify", str(wheels.folder), "--allowed-signers", str(tmp_path / name)]) == 7
+
+
+def test_a_key_with_a_password_and_nobody_to_ask_is_one_error(wheels: WheelSet, tmp_path: Path) -> None:
+    """In a session without a terminal; an agent or a terminal would answer."""
+    key = tmp_path / "locked"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "hunter2 hunter2", "-f", str(key)], check=True)
+    lock = make_lock(tmp_path / "wheels.lock.toml", wheels)
+    arguments = ["--from", str(wheels.folder), "--to", str(tmp_path / "index"), "--lock", str(lock)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "DISPLAY"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "forkwheel", "publish", *arguments, "--key", str(key)],
+        env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 8, done.stderr
+    assert "could not be signed with" in done.stderr
+    assert not (tmp_path / "index").exists()
+    assert not signature_of(wheels.beside("provenance.json")).exists()
 
 
 def append(content: bytes) -> bytes:

@@ -61,9 +61,9 @@ def test_a_build_whose_bytes_are_not_the_locks_is_refused(wheels: WheelSet, lock
 
 
 def test_a_build_whose_key_is_not_the_locks_is_refused(wheels: WheelSet, lock: Path) -> None:
-    other = Key((("tree", "0" * 64),))
     first = parts_of("base", "1.0+fork.1")
-    text = lock.read_text().replace(first[0][1], "0" * 64).replace(Key(first).digest, other.digest)
+    other = Key((first[0], ("tree", "0" * 64)))
+    text = lock.read_text().replace(first[1][1], "0" * 64).replace(Key(first).digest, other.digest)
     lock.write_text(text)
     with pytest.raises(PublishError, match="has the key"):
         check_publishable(wheels, lock=lock)
@@ -147,7 +147,9 @@ def kernels(wheels: WheelSet, *, version: str = "1.0+fork.1", fast: bool = False
     wheel = make_wheel(wheels.folder, "demo_kernels", version)
     digest = sha256_file(wheel)
     made = {"filename": wheel.name, "sha256": digest, "size": wheel.stat().st_size}
-    wheels.beside("kernels.json").write_text(json.dumps({"wheel": made, "key": "0" * 64, "fast": fast}))
+    module = {"name": "ops", "sha256": digest, "size": 1, "device": [digest]}
+    record = {"wheel": made, "key": "0" * 64, "fast": fast, "parts": {}, "targets": ["sm_120a"], "modules": [module]}
+    wheels.beside("kernels.json").write_text(json.dumps(record))
     return wheel
 
 
@@ -191,14 +193,17 @@ def test_a_package_with_several_wheels_and_a_taken_one_are_verified_and_pinned(t
     document = json.loads(wheels.manifest.read_bytes())
     for package in document["packages"]:
         wheel = package.pop("wheel")
-        package["wheels"] = [{**wheel, "key": package["key"], "parts": package["parts"], "tags": "py3-none-any"}]
+        shared = {name: package[name] for name in ("key", "parts", "tree")}
+        package["wheels"] = [{**wheel, **shared, "tags": "py3-none-any"}]
     upstream = make_wheel(wheels.folder, "other", "3.0")
     made = {"filename": upstream.name, "sha256": sha256_file(upstream), "size": upstream.stat().st_size}
     document["taken"] = [{"name": "other", "version": "3.0", "wheel": made}]
     wheels.manifest.write_bytes(write_json(document))
     _write_beside(wheels.manifest, document)
     loaded = load_set(wheels.manifest)
-    check_publishable(loaded, lock=make_lock(tmp_path / "lock", wheels))
+    with pytest.raises(PublishError, match="does not list other-3"):
+        check_publishable(loaded, lock=make_lock(tmp_path / "lock", wheels))
+    check_publishable(loaded, lock=make_lock(tmp_path / "lock", loaded))
     assert f"other==3.0 --hash=sha256:{made['sha256']}" in wheels.beside("requirements.txt").read_text()
     publish_set(tmp_path / "index", loaded)
     verify_index(tmp_path / "index")

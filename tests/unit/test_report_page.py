@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -12,12 +13,15 @@ import pytest
 from publish_support import make_lock, make_set
 from report_support import audit, bench, census, make_report, smoke
 
-from forkwheel.release.page.markup import Html, safe, tag
+from forkwheel.cuda.kernels_lock import KernelsLock, LockedKernels
+from forkwheel.errors import VerificationError
+from forkwheel.release.page.markup import Html, prose, safe, tag
 from forkwheel.release.page.page import render
-from forkwheel.release.page.record import _lock_state, _records
+from forkwheel.release.page.record import Record, _lock_state, _records
 from forkwheel.release.page.style import STYLE
+from forkwheel.release.wheel_set import KERNELS, TAKEN
 
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "wbr"}
 
 
 class Reader(HTMLParser):
@@ -126,6 +130,16 @@ def test_what_an_approver_needs_is_there(full: bytes, tmp_path: Path) -> None:
     assert read(full).names.count("svg") == 2
 
 
+def test_the_top_of_the_page_says_what_was_found(full: bytes, tmp_path: Path) -> None:
+    assert "Gates PASS closed on the path: 1 before the series, 0 after it" in text(full)
+    assert "3 kernels for sm_120a" in text(full)
+    record = audit()
+    closed = replace(record, document={**record.document, "after": record.document["before"]})
+    assert "Gates CLOSED closed on the path: 1 before the series, 1 after it" in text(
+        render(make_report(tmp_path, closed))
+    )
+
+
 def test_gates_are_counted_before_and_after(full: bytes) -> None:
     assert "before 1 1 1" in text(full)
     assert "after 1 1 0" in text(full)
@@ -158,6 +172,59 @@ def test_records_of_other_wheels_are_stale(tmp_path: Path) -> None:
     wheels.beside("smoke.json").write_text(json.dumps({"kind": "smoke", "wheels": ours}))
     found = {record.file: record.current for record in _records(wheels, tmp_path / "evidence")}
     assert found == {"fork.smoke.json": True, "evidence/h200/fork.smoke.json": False}
+
+
+FORMS = [
+    {},
+    {"verdict": 3, "gpu": 3, "ran_on_target": False},
+    {"families": 3, "targets": 3, "points": 3, "checks": 3, "before": {}, "after": {}},
+    {"families": {"a": []}, "targets": [], "points": [{}], "checks": ["FAIL"], "difference": [{}]},
+    {"points": [{"world_size": 2, "hidden": 1, "tokens": 0, "fused": {}, "others": {}, "ratio": 0, "wins": 0}]},
+    {"failures": {"a": 1}, "not_run": 3, "counts": [], "advice": 3, "changes": [3], "wheels": [3]},
+]
+
+
+@pytest.mark.parametrize("kind", ["smoke", "controls", "bench", "census", "audit"])
+@pytest.mark.parametrize("document", FORMS)
+def test_a_record_of_another_form_is_said_to_be_unreadable_and_hides_no_other(
+    tmp_path: Path, kind: str, document: dict[str, object]
+) -> None:
+    whole = (
+        smoke() if kind == "controls" else {"smoke": smoke, "bench": bench, "census": census, "audit": audit}[kind]()
+    )
+    page = render(make_report(tmp_path, Record("fork.odd.json", kind, document, None), whole))
+    said = text(page)
+    assert "fork.odd.json" in said or "UNREADABLE" in said
+    assert whole.file in said
+
+
+def test_a_record_that_is_no_json_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheels = make_set(tmp_path / "dist")
+    wheels.beside("bench.json").write_text("{")
+    with pytest.raises(VerificationError, match=r"fork\.bench\.json cannot be read"):
+        list(_records(wheels, tmp_path / "evidence"))
+
+
+def test_one_of_several_wheels_of_a_package_was_enough_to_run(tmp_path: Path) -> None:
+    wheels = make_set(tmp_path / "dist")
+    first, second = wheels.wheels
+    both = replace(wheels, wheels=(first, second, replace(second, sha256="0" * 64)))
+    wheels.beside("smoke.json").write_text(
+        json.dumps({"wheels": [{"sha256": first.sha256}, {"sha256": second.sha256}]})
+    )
+    (record,) = _records(both, tmp_path / "evidence")
+    assert record.current is True
+
+
+def test_kernels_are_compared_with_their_own_lock(tmp_path: Path) -> None:
+    wheels = make_set(tmp_path / "dist")
+    lock = make_lock(tmp_path / "wheels.lock.toml", wheels)
+    kernels = replace(wheels.wheels[0], kind=KERNELS, path=tmp_path / "k-1.0-py3-none-any.whl", sha256="1" * 64)
+    more = replace(wheels, wheels=(*wheels.wheels, kernels))
+    assert _lock_state(more, lock) == "differs"
+    build = LockedKernels("1.0", "0" * 64, "gcc 12", kernels.filename, kernels.sha256, ())
+    KernelsLock(tmp_path / "kernels.lock.toml", (build,)).write()
+    assert _lock_state(more, lock) == "locked"
 
 
 @pytest.mark.parametrize(("lock", "said"), [("differs", "other wheels than the lock"), ("unknown", "NOT LOCKED")])
@@ -213,3 +280,19 @@ def test_a_lock_of_other_bytes_is_told_apart(tmp_path: Path) -> None:
     lock.write_text(lock.read_text().replace(wheels.wheels[0].sha256, "0" * 64))
     assert _lock_state(wheels, lock) == "differs"
     assert _lock_state(wheels, tmp_path / "none") == "unknown"
+
+
+def test_every_source_of_a_package_and_every_taken_wheel_is_a_pin(tmp_path: Path) -> None:
+    report = make_report(tmp_path)
+    taken = replace(report.wheels.wheels[0], kind=TAKEN, package="upstream", version="3.0", key="", sha256="7" * 64)
+    wheels = replace(report.wheels, wheels=(*report.wheels.wheels, taken))
+    sources = [{"kind": "wheel", "filename": f"demo-{tag}.whl", "sha256": tag * 64} for tag in ("a", "b", "c")]
+    parts = (replace(report.parts[0], entry={**report.parts[0].entry, "sources": sources}),)
+    said = text(render(replace(report, wheels=wheels, parts=parts)))
+    for wanted in ("a" * 64, "b" * 64, "c" * 64, "with upstream's own upstream 3.0", "wheel, as it is", "7" * 64):
+        assert wanted in said, wanted
+
+
+@pytest.mark.parametrize(("said", "shown"), [("a `b` c", "a <code>b</code> c"), ("a ` b", "a ` b"), ("`<`", "&lt;")])
+def test_what_stands_between_backquotes_is_code(said: str, shown: str) -> None:
+    assert shown in tag("p", *prose(said)).text

@@ -13,6 +13,7 @@ from forkwheel.console import Log
 from forkwheel.cuda.census import SCHEMA, Census, Kernel, census, census_document
 from forkwheel.cuda.census_rules import check_rules
 from forkwheel.cuda.compile_cache import URL_VARIABLE, open_compile_cache
+from forkwheel.cuda.host_compiler import find_host_compiler
 from forkwheel.cuda.kernel_config import Kernels, load_recipe_kernels
 from forkwheel.cuda.kernel_documents import kernels_document
 from forkwheel.cuda.kernels import KernelBuild, KernelShop, build_kernels, reading_tools
@@ -114,12 +115,27 @@ def wanted_targets(
     wheel, so that one which is set is checked too.
     """
     targets = targets_of(recipe, options.targets)
-    for name, text in kernels.evaluation.environment:
-        set_here = environment.get(name)
-        if text == "{targets}" and set_here and _set_targets(name, set_here) != targets:
+    for name, text in _target_variables(kernels, environment):
+        if _set_targets(name, text) != targets:
             named = ", ".join(target.name for target in targets)
-            log.warning(f"{name} is {set_here!r} and is not used: the kernels are compiled for {named}")
+            log.warning(f"{name} is {text!r} and is not used: the kernels are compiled for {named}")
     return targets
+
+
+def _target_variables(kernels: Kernels, environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the variables that are set here to name targets, and what they say."""
+    names = (name for name, text in kernels.evaluation.environment if text == "{targets}")
+    return [(name, environment[name]) for name in names if environment.get(name)]
+
+
+def check_kernels(recipe: Recipe, options: KernelOptions, *, environment: Mapping[str, str]) -> None:
+    """Refuse, before anything is fetched, a recipe without kernels and a machine that can't compile them."""
+    kernels = load_recipe_kernels(recipe)
+    load_toolchain_lock(recipe.folder)
+    targets_of(recipe, options.targets)
+    for name, text in _target_variables(kernels, environment):
+        _set_targets(name, text)
+    find_host_compiler(environment)
 
 
 def check_options(options: KernelOptions, recipe: Recipe, *, version: str, record: bool) -> None:

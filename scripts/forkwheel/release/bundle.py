@@ -193,8 +193,8 @@ def read_bundle(folder: Path, *, recipe: Recipe) -> Bundle:
     return bundle
 
 
-def fill_cache(bundle: Bundle, recipe: Recipe, *, inputs: Inputs, context: FetchContext) -> None:
-    """Put a bundle's sources into the cache and make the build environments, without a network.
+def fill_cache(bundle: Bundle, recipe: Recipe, *, inputs: Sequence[Inputs], context: FetchContext) -> None:
+    """Put a bundle's sources into the cache and make the environments of the locks ``inputs``, without a network.
 
     Raise FetchError where the bundle lacks something, PinMismatchError where a file of it was altered.
     """
@@ -212,9 +212,24 @@ def fill_cache(bundle: Bundle, recipe: Recipe, *, inputs: Inputs, context: Fetch
             with context.store.temporary() as work:
                 shutil.copytree(bundle.folder / "git" / target.name, work / "made")
                 context.store.publish(work / "made", target)
+    for lock in inputs:
+        for _, requirements in lock.packages:
+            _check_files(bundle, requirements)
     with _pip_reads(bundle):
-        for _, requirements in inputs.packages:
-            build_environment(requirements, store=context.store, log=context.log)
+        for lock in inputs:
+            for _, requirements in lock.packages:
+                build_environment(requirements, store=context.store, log=context.log)
+
+
+def _check_files(bundle: Bundle, requirements: Iterable[LockedRequirement]) -> None:
+    """Find what pip would say in many lines: that a bundle was made without a lock's files, or for another machine."""
+    for item in requirements:
+        names = [filename for _, filename, _ in _usable([item])]
+        if names and not any((bundle.file_folder / name).is_file() for name in names):
+            raise FetchError(
+                f"the bundle {bundle.folder} lacks {item.name} {item.version} for {platform.machine()}",
+                hint="make it anew on a machine of this kind, from this checkout; for kernels, without --no-toolchain",
+            )
 
 
 def _check(bundle: Bundle, source: FileSource) -> None:

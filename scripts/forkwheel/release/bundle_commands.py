@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forkwheel.build_commands import add_source_options, open_shop
-from forkwheel.console import Console
+from forkwheel.console import Console, readable_size
 from forkwheel.cuda.toolchain import load_toolchain_lock, toolchain_lock_file
 from forkwheel.pipeline import Workshop, plan_all
 from forkwheel.release.bundle import make_bundle
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
             {"schema": SCHEMA, "bundle": str(bundle.folder), "files": dict(bundle.files), "bytes": size}
             | {"repositories": list(bundle.repositories)}
         )
-    console.line(f"{bundle.folder}: {len(bundle.files)} files, {size / 1e6:.1f} MB", kind="done")
+    console.line(f"{bundle.folder}: {len(bundle.files)} files, {readable_size(size)}", kind="done")
     return 0
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from forkwheel.errors import ForkwheelError, VerificationError
-from forkwheel.key import BUILD_FORMAT
 from forkwheel.recipe import Package, Recipe, load_recipe
 from forkwheel.release.wheel_set import read_key
 from forkwheel.wheels.recorded import write_carried
@@ -40,16 +41,21 @@ def carried_by(wheel: Path, folder: Path, *, verified: bool = False) -> Carried:
     if not verified:
         verify_wheel(wheel, must_contain={})
     key = read_key(wheel)
-    number = key["parts"].get("format", str(BUILD_FORMAT))
-    if number != str(BUILD_FORMAT):
-        raise VerificationError(
-            f"{wheel.name} is of build format {number}, and {BUILD_FORMAT} is what this forkwheel writes",
-            hint="use the forkwheel that made it",
-        )
     write_carried(read_wheel(wheel), folder)
     inside = folder / "forkwheel"
     try:
-        return Carried(wheel, load_recipe(inside / "recipe.toml", series_root=inside), key)
+        recipe = load_recipe(inside / "recipe.toml", series_root=inside)
     except ForkwheelError as error:
         message = error.message.replace(f"{inside.resolve()}/", "").replace(f"{inside}/", "")
         raise VerificationError(f"{wheel.name}: what it carries cannot be read: {message}", hint=error.hint) from error
+    except RecursionError as error:
+        raise VerificationError(
+            f"{wheel.name}: what it carries is nested too deeply", hint="the wheel was changed: do not use it"
+        ) from error
+    names = [canonicalize_name(package.name) for package in recipe.packages]
+    if names != [canonicalize_name(key["package"])]:
+        raise VerificationError(
+            f"{wheel.name} carries the recipe of {', '.join(names)}, and its key is of {key['package']}",
+            hint="the wheel was changed after it was built: do not use it",
+        )
+    return Carried(wheel, recipe, key)

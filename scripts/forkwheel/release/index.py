@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -68,11 +69,18 @@ class Pages:
         return replace(self, sets=(*others, one))
 
 
+def is_index(root: Path) -> bool:
+    """Tell whether a folder is an index, or what is left of one."""
+    return os.path.lexists(root / SIMPLE)
+
+
 def read_pages(root: Path) -> Pages:
     """Read what an index lists; raise VerificationError where a page is not what forkwheel wrote."""
     simple = root / SIMPLE
-    if not simple.exists():
+    if not is_index(root):
         return Pages({}, ())
+    if simple.is_symlink():
+        current(root)
     names, sets = _read(simple / "index.json", read_root)
     _check_page(simple / "index.json", root_json(names, sets))
     _check_page(simple / "index.html", root_html(names))
@@ -110,38 +118,54 @@ def held(root: Path) -> Iterator[Path]:
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        incoming = root / _INCOMING
-        if incoming.exists():
-            remove_tree(incoming)
-        _remove_old_pages(root)
-        incoming.mkdir()
+        incoming = _emptied(root)
         try:
             yield incoming
-        except OSError as error:
-            raise PublishError(
-                f"the index {root} cannot be written: {error.strerror or error}",
-                hint="see that its disk has room; what was published before is as it was",
-            ) from error
         finally:
             remove_tree(incoming)
+    except OSError as error:
+        raise PublishError(
+            f"the index {root} cannot be written: {error.strerror or error}",
+            hint="see that its disk has room and that all in it is yours; what was published before is as it was",
+        ) from error
     finally:
         os.close(descriptor)
 
 
-def _remove_old_pages(root: Path) -> None:
-    current = _current(root)
+def _emptied(root: Path) -> Path:
+    """Remove what a killed run left, and make the folder for what is about to be added."""
+    kept = current(root)
+    for name in (_INCOMING, _PAGES):
+        if (root / name).is_symlink():
+            raise PublishError(f"{root / name} is a link, which an index never has there", hint=_HINT)
+    incoming = root / _INCOMING
+    if incoming.exists():
+        remove_tree(incoming)
+    _remove_old_pages(root, kept)
+    incoming.mkdir()
+    return incoming
+
+
+def _remove_old_pages(root: Path, kept: str) -> None:
     for folder in (root / _PAGES).glob("*"):
-        if folder.name != current:
+        if folder.name != kept:
             remove_tree(folder)
 
 
-def _current(root: Path) -> str:
+def current(root: Path) -> str:
+    """Return the number of the pages that are shown, or nothing where there are none yet.
+
+    Raise PublishError where ``simple`` is something else than a link to pages that are there.
+    """
     link = root / SIMPLE
-    if link.is_symlink():
-        return link.readlink().name
-    if link.exists():
-        raise PublishError(f"{link} is a folder, and no index of forkwheel's", hint="give another folder with --to")
-    return ""
+    if not link.is_symlink():
+        if link.exists():
+            raise PublishError(f"{link} is a folder, and no index of forkwheel's", hint="give another folder with --to")
+        return ""
+    folder, _, number = str(link.readlink()).partition("/")
+    if folder != _PAGES or not re.fullmatch("[1-9][0-9]{0,9}", number) or not link.is_dir():
+        raise VerificationError(f"{link} leads to {link.readlink()}, which is no page of this index", hint=_HINT)
+    return number
 
 
 def write_pages(root: Path, pages: Pages, *, changed: frozenset[str]) -> Path:
@@ -149,8 +173,8 @@ def write_pages(root: Path, pages: Pages, *, changed: frozenset[str]) -> Path:
 
     Only the pages of the projects in ``changed`` are written; the others are linked.
     """
-    current = _current(root)
-    number = int(current or 0) + 1
+    old = current(root)
+    number = int(old or 0) + 1
     folder = root / _PAGES / str(number)
     folder.mkdir(parents=True)
     (root / _PAGES).chmod(0o755)
@@ -160,8 +184,8 @@ def write_pages(root: Path, pages: Pages, *, changed: frozenset[str]) -> Path:
     for name, files in pages.projects.items():
         (folder / name).mkdir()
         (folder / name).chmod(0o755)
-        if current and name not in changed:
-            _link_pages(root / _PAGES / current / name, folder / name)
+        if old and name not in changed:
+            _link_pages(root / _PAGES / old / name, folder / name)
         else:
             _write(folder / name / "index.json", project_json(name, files))
             _write(folder / name / "index.html", project_html(name, files))
@@ -189,4 +213,4 @@ def switch(root: Path, pages: Path) -> None:
     link = root / _INCOMING / SIMPLE
     link.symlink_to(f"{_PAGES}/{pages.name}")
     link.replace(root / SIMPLE)
-    _remove_old_pages(root)
+    _remove_old_pages(root, pages.name)

@@ -17,7 +17,14 @@ from urllib.parse import quote
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
+from forkwheel.release.shapes import fields, file_name, flag, list_of, number, one_of, read_object, text
+
 API_VERSION = "1.1"
+
+_DIGEST = text(r"[0-9a-f]{64}", "a SHA-256")
+_LINE = text(r"[^\x00-\x1f\x7f]*", "a line of text")
+_PROJECT_NAME = text(r"[a-z0-9]+(?:-[a-z0-9]+)*", "a project's normalised name")
+_RECIPE_NAME = text(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", "a recipe's name")
 
 
 @dataclass(frozen=True)
@@ -97,26 +104,41 @@ def _url(file: IndexedFile) -> str:
     return f"../../{quote(file.filename)}"
 
 
+_FILE = fields(
+    {
+        "filename": file_name,
+        "hashes": fields({"sha256": _DIGEST}),
+        "size": number(0, 1 << 40),
+        "core-metadata": fields({"sha256": _DIGEST}),
+        "yanked": one_of(flag, _LINE),
+    },
+    {"requires-python": _LINE},
+)
+_PROJECT = fields({"name": _PROJECT_NAME, "files": list_of(_FILE)})
+
+
 def read_project(page: bytes) -> tuple[str, tuple[IndexedFile, ...]]:
     """Read a JSON page that ``project_json`` wrote; raise ValueError where it is another document."""
-    try:
-        document = json.loads(page)
-        files = tuple(_indexed(item) for item in document["files"])
-        name = str(document["name"])
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"it lacks {error}") from error
-    return name, files
+    document = read_object(page)
+    _PROJECT(document, "")
+    files = tuple(_indexed(item) for item in document["files"])
+    for file in files:
+        if parse_wheel_filename(file.filename)[0] != document["name"]:
+            raise ValueError(f"{file.filename!r} is no wheel of {document['name']}")
+    if len({file.filename for file in files}) < len(files):
+        raise ValueError("a file is listed twice")
+    return document["name"], files
 
 
 def _indexed(item: Mapping[str, Any]) -> IndexedFile:
     yanked = item["yanked"]
     return IndexedFile(
-        filename=str(item["filename"]),
-        sha256=str(item["hashes"]["sha256"]),
-        size=int(item["size"]),
+        filename=item["filename"],
+        sha256=item["hashes"]["sha256"],
+        size=item["size"],
         requires_python=item.get("requires-python"),
-        metadata_sha256=str(item["core-metadata"]["sha256"]),
-        yanked=None if yanked is False else "" if yanked is True else str(yanked),
+        metadata_sha256=item["core-metadata"]["sha256"],
+        yanked=None if yanked is False else "" if yanked is True else yanked,
     )
 
 
@@ -151,15 +173,20 @@ def root_json(names: Iterable[str], sets: Iterable[IndexedSet]) -> bytes:
     )
 
 
+_ROOT = fields(
+    {
+        "projects": list_of(fields({"name": _PROJECT_NAME})),
+        "_sets": list_of(fields({"recipe": _RECIPE_NAME, "revision": number(0, 1 << 31), "sha256": _DIGEST})),
+    }
+)
+
+
 def read_root(page: bytes) -> tuple[tuple[str, ...], tuple[IndexedSet, ...]]:
     """Read the page that ``root_json`` wrote; raise ValueError where it is another document."""
-    try:
-        document = json.loads(page)
-        names = tuple(str(item["name"]) for item in document["projects"])
-        sets = tuple(IndexedSet(str(o["recipe"]), int(o["revision"]), str(o["sha256"])) for o in document["_sets"])
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"it lacks {error}") from error
-    return names, sets
+    document = read_object(page)
+    _ROOT(document, "")
+    sets = tuple(IndexedSet(one["recipe"], one["revision"], one["sha256"]) for one in document["_sets"])
+    return tuple(item["name"] for item in document["projects"]), sets
 
 
 def root_html(names: Iterable[str]) -> bytes:

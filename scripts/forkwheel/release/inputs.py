@@ -1,7 +1,8 @@
 """The inputs' lock: the build requirements of every package, pinned with the digests of their files.
 
 One lock serves every Python and machine that forkwheel builds on, with the same versions on
-all of them: where a requirement is needed on some only, its marker says so.
+all of them: where a requirement is needed on some only, its marker says so. The toolchain's
+lock has the same form; its parts are not packages of the recipe, and ask for what its author wrote.
 """
 
 from __future__ import annotations
@@ -23,9 +24,19 @@ from forkwheel.toml_file import Section, read_toml
 
 FORMAT = 1
 FILENAME = "inputs.lock.toml"
+TOOLCHAIN_FILENAME = "toolchain.lock.toml"
+
+COMMENT = "# The build requirements, pinned. Written by forkwheel: edit `constraints` alone.\n"
+TOOLCHAIN_COMMENT = (
+    "# What compiles and reads kernels, pinned. Written by `nox -s lock -- --recipe RECIPE --toolchain`:\n"
+    "# edit `requires` and `constraints` alone.\n"
+)
 
 _HINT = "run `nox -s lock -- --recipe RECIPE --inputs`; of this file only `constraints` are edited by hand"
-_COMMENT = "# The build requirements, pinned. Written by forkwheel: edit `constraints` alone.\n"
+_TOOLCHAIN_HINT = (
+    "write the `name` and `requires` of each part there, and have them pinned by "
+    "`nox -s lock -- --recipe RECIPE --toolchain`"
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,7 @@ class Inputs:
             if canonicalize_name(part.package) == canonicalize_name(package_name):
                 return part
         state = "does not list" if self.file.exists() else "does not exist yet, so it does not list"
-        raise RecipeError(f"{self.file} {state} the build requirements of {package_name!r}", hint=_HINT)
+        raise RecipeError(f"{self.file} {state} the build requirements of {package_name!r}", hint=lock_hint(self.file))
 
     def of(self, package_name: str) -> tuple[LockedRequirement, ...]:
         """Return one package's requirements; raise RecipeError where the lock has none."""
@@ -103,8 +114,13 @@ class Inputs:
             raise RecipeError(
                 f"{self.file}: the lock of {package_name} is for {_listed(locked)}, "
                 f"and its pyproject.toml requires {_listed(found)}",
-                hint=_HINT,
+                hint=lock_hint(self.file),
             )
+
+
+def lock_hint(file: Path) -> str:
+    """Return what to do where a lock lacks something or is damaged."""
+    return _TOOLCHAIN_HINT if file.name == TOOLCHAIN_FILENAME else _HINT
 
 
 def _listed(requirements: Iterable[str]) -> str:
@@ -163,12 +179,12 @@ def _requirement(section: Section) -> LockedRequirement:
     try:
         Version(version)
     except InvalidVersion:
-        section.fail(f"{version!r} is not a version", key="version", hint=_HINT)
+        section.fail(f"{version!r} is not a version", key="version", hint=lock_hint(section.file))
     if marker is not None:
         _check_marker(section, marker)
     files = section.mapping("files")
     if not files:
-        section.fail(f"{name} {version} is locked without a file", hint=_HINT)
+        section.fail(f"{name} {version} is locked without a file", hint=lock_hint(section.file))
     for filename, sha256 in files:
         _check_file(section, filename, sha256, name=name, version=version)
     section.finish()
@@ -179,14 +195,14 @@ def _check_marker(section: Section, marker: str) -> None:
     try:
         Marker(marker)
     except InvalidMarker as error:
-        section.fail(f"{marker!r} is not a marker: {error}", key="marker", hint=_HINT)
+        section.fail(f"{marker!r} is not a marker: {error}", key="marker", hint=lock_hint(section.file))
 
 
 def _check_file(section: Section, filename: str, sha256: str, *, name: str, version: str) -> None:
     child = Section(section.file, {}, section.lines, (*section.position, "files"))
 
     def fail(message: str) -> NoReturn:
-        child.fail(message, key=filename, hint=_HINT)
+        child.fail(message, key=filename, hint=lock_hint(section.file))
 
     try:
         found_name, found_version, _, _ = parse_wheel_filename(filename)
@@ -198,9 +214,9 @@ def _check_file(section: Section, filename: str, sha256: str, *, name: str, vers
         fail(f"{sha256!r} is not a SHA-256 of 64 lower-case hexadecimal digits")
 
 
-def lock_text(parts: Iterable[PackageInputs]) -> str:
+def lock_text(parts: Iterable[PackageInputs], *, comment: str = COMMENT) -> str:
     """Return the text of a lock, which ``load_inputs`` reads back as it was."""
-    return f"{_COMMENT}format = {FORMAT}\n" + "".join(_part_text(part) for part in parts)
+    return f"{comment}format = {FORMAT}\n" + "".join(_part_text(part) for part in parts)
 
 
 def _part_text(part: PackageInputs) -> str:

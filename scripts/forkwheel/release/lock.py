@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 from forkwheel.canonical import toml_table, toml_value
 from forkwheel.errors import RecipeError, VerificationError
 from forkwheel.key import Key
+from forkwheel.recipe import wheel_tags
 from forkwheel.store import write_whole
 from forkwheel.toml_file import Section, read_toml
 
@@ -48,7 +49,7 @@ class Revision:
         """Return the wheel of a package, of these tags where it has several, or None."""
         name = canonicalize_name(package)
         wheels = (wheel for wheel in self.wheels if canonicalize_name(wheel.package) == name)
-        return next((wheel for wheel in wheels if not tags or wheel.filename.endswith(f"-{tags}.whl")), None)
+        return next((wheel for wheel in wheels if tags in ("", wheel_tags(wheel.filename))), None)
 
 
 @dataclass(frozen=True)

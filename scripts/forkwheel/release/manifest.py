@@ -77,7 +77,11 @@ def _wheels(items: list[Built]) -> dict[str, Any]:
     if len(items) == 1:
         plan = items[0].plan
         keys = {"key": plan.key.digest, "parts": dict(plan.key.parts), "tree": plan.source.tree.digest}
-        return {"wheel": _wheel(items[0]), **keys, "sources": [_source(source) for source in plan.package.sources]}
+        return {
+            "wheel": _wheel(items[0]),
+            **keys,
+            "sources": [manifest_source(source) for source in plan.package.sources],
+        }
     wheels = [
         {
             **_wheel(item),
@@ -94,7 +98,7 @@ def _wheels(items: list[Built]) -> dict[str, Any]:
         "key": _joined(wheel["key"] for wheel in wheels),
         "parts": dict(part for part in first if all(part in item.plan.key.parts for item in items)),
         "tree": _joined(wheel["tree"] for wheel in wheels),
-        "sources": [_source(source) for item in items for source in item.plan.package.sources],
+        "sources": [manifest_source(source) for item in items for source in item.plan.package.sources],
     }
 
 
@@ -122,7 +126,8 @@ def _package(items: list[Built]) -> dict[str, Any]:
     }
 
 
-def _source(source: Source) -> dict[str, Any]:
+def manifest_source(source: Source) -> dict[str, Any]:
+    """Describe a pinned source."""
     if not isinstance(source, GitSource):
         return {"kind": source.kind, "filename": source.filename, "sha256": source.sha256}
     return {

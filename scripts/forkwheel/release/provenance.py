@@ -16,6 +16,7 @@ from forkwheel import __version__
 from forkwheel.errors import VerificationError
 from forkwheel.key import BUILD_FORMAT
 from forkwheel.release.manifest import write_json
+from forkwheel.release.shapes import read_object
 from forkwheel.release.wheel_set import WheelSet, check_bytes, other_entries, package_wheels
 from forkwheel.tree import sha256_file
 
@@ -91,7 +92,8 @@ def check_provenance(wheels: WheelSet) -> Path:
     Raise VerificationError naming the subject that differs.
     """
     file = wheels.beside(SUFFIX)
-    subjects = _subjects(file)
+    said = _read(file)
+    subjects = _subjects(said, file)
     manifest = wheels.manifest.name
     for wheel in wheels.wheels:
         if subjects.get(wheel.filename) != wheel.sha256:
@@ -103,28 +105,37 @@ def check_provenance(wheels: WheelSet) -> Path:
         raise VerificationError(f"{file.name} is not about {manifest}", hint=_HINT)
     check_bytes(wheels.manifest, sha256=subjects[manifest], said_by=file.name)
     wanted = statement(wheels.document, manifest_name=manifest, manifest_bytes=wheels.manifest.read_bytes())
-    _check_whole(file, wanted)
-    return file
-
-
-def _subjects(file: Path) -> dict[str, str]:
-    try:
-        document = json.loads(file.read_bytes())
-        if document["_type"] != STATEMENT or document["predicateType"] != PREDICATE:
-            raise VerificationError(f"{file.name} is no provenance of SLSA v1", hint=_HINT)
-        return {item["name"]: item["digest"]["sha256"] for item in document["subject"]}
-    except FileNotFoundError:
-        raise VerificationError(f"{file.name} is missing: the set has no provenance", hint=_HINT) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise VerificationError(f"{file.name} cannot be read as a statement: {error}", hint=_HINT) from error
-
-
-def _check_whole(file: Path, wanted: bytes) -> None:
-    """Compare what a statement claims with the manifest; the forkwheel that wrote it may be another version."""
-    said, expected = json.loads(file.read_bytes()), json.loads(wanted)
-    for document in (said, expected):
-        document["predicate"].get("runDetails", {}).get("builder", {}).pop("version", None)
-    if said != expected:
+    if _without_writer(said) != _without_writer(json.loads(wanted)):
         raise VerificationError(
             f"{file.name} (sha256 {sha256_file(file)}) does not say what the manifest says of the build", hint=_HINT
         )
+    return file
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return read_object(file.read_bytes())
+    except FileNotFoundError:
+        raise VerificationError(f"{file.name} is missing: the set has no provenance", hint=_HINT) from None
+    except (OSError, ValueError) as error:
+        raise VerificationError(f"{file.name} cannot be read as a statement: {error}", hint=_HINT) from error
+
+
+def _subjects(document: Mapping[str, Any], file: Path) -> dict[str, str]:
+    if (document.get("_type"), document.get("predicateType")) != (STATEMENT, PREDICATE):
+        raise VerificationError(f"{file.name} is no provenance of SLSA v1", hint=_HINT)
+    try:
+        return {item["name"]: item["digest"]["sha256"] for item in document["subject"]}
+    except (KeyError, TypeError) as error:
+        raise VerificationError(f"{file.name} cannot be read as a statement: {error}", hint=_HINT) from error
+
+
+def _without_writer(document: Mapping[str, Any]) -> Any:
+    """Return what a statement claims: the forkwheel that wrote it may be of another version than this one."""
+    try:
+        details = document["predicate"]["runDetails"]
+        builder = {name: value for name, value in details["builder"].items() if name != "version"}
+        predicate = {**document["predicate"], "runDetails": {**details, "builder": builder}}
+    except (KeyError, TypeError, AttributeError):
+        return document  # which is then found to differ
+    return {**document, "predicate": predicate}

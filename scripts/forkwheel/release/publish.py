@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from forkwheel.errors import PublishError, UsageError, VerificationError
 from forkwheel.release import provenance
-from forkwheel.release.index import Pages, held, read_pages, switch, write_pages
+from forkwheel.release.index import Pages, held, is_index, read_pages, switch, write_pages
 from forkwheel.release.index_pages import IndexedFile, IndexedSet
 from forkwheel.release.install_files import constraints_text, requirements_text
 from forkwheel.release.signing import signature_of
@@ -172,7 +172,9 @@ def _move(root: Path, source: Path, target: str) -> None:
 
 def yank(root: Path, filename: str, *, reason: str) -> None:
     """Mark a file of an index as one that is chosen only where it is pinned exactly (PEP 592)."""
-    if not (root / "simple").exists():
+    if not reason.isprintable():
+        raise UsageError(f"the reason {reason!a} holds characters that hide", hint="write it as one plain line")
+    if not is_index(root):
         raise UsageError(f"{root} is no index", hint="give the folder of one with --to")
     with held(root):
         pages = read_pages(root)

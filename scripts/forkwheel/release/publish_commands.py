@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from forkwheel.console import Console
 from forkwheel.errors import UsageError
+from forkwheel.release.index import is_index
 from forkwheel.release.provenance import SUFFIX, check_provenance
 from forkwheel.release.publish import Published, check_install_files, publish_set, verify_index, yank
 from forkwheel.release.publishable import check_publishable, kernel_wheels
@@ -105,7 +106,7 @@ def run_verify(options: argparse.Namespace, console: Console) -> int:
     folder: Path = options.folder
     document: dict[str, object] = {"schema": SCHEMA}
     manifests = []
-    if (folder / "simple").exists():
+    if is_index(folder):
         pages = verify_index(folder)
         count = sum(len(files) for files in pages.projects.values())
         console.line(f"index: {count} wheels of {len(pages.projects)} projects are as its pages say", kind="done")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,11 @@ from packaging.utils import parse_wheel_filename
 from forkwheel.cuda.kernels_lock import load_kernels_lock
 from forkwheel.errors import PublishError
 from forkwheel.release.lock import load_lock
+from forkwheel.release.manifest_shape import check_kernels
 from forkwheel.release.provenance import check_provenance
 from forkwheel.release.publish import check_install_files
-from forkwheel.release.wheel_set import SetWheel, WheelSet, check_bytes, verify_set
+from forkwheel.release.shapes import read_object
+from forkwheel.release.wheel_set import BUILT, KERNELS, SetWheel, WheelSet, check_bytes, verify_set
 from forkwheel.wheels.verify import verify_wheel
 
 CHECKS = ("smoke.json", "controls.json", "census.json", "audit.json")
@@ -37,20 +38,42 @@ def kernel_wheels(wheels: WheelSet, *, recipe_folder: Path) -> tuple[SetWheel, .
 
     Raise PublishError unless it is of the set's version and the kernels' lock has it.
     """
-    document = wheels.document.get("kernels") or read_record(wheels.beside("kernels.json")) or {}
-    made = document.get("wheel")
-    if made is None:
+    said_by = wheels.manifest.name
+    document = wheels.document.get("kernels")
+    if document is None:
+        said_by = wheels.beside("kernels.json").name
+        document = _kernels_record(wheels)
+    if document is None:
         return ()
-    path = wheels.folder / Path(made["filename"]).name
-    check_bytes(path, sha256=made["sha256"], said_by=f"{wheels.recipe}.kernels.json")
+    made = document["wheel"]
+    path = wheels.folder / made["filename"]
+    check_bytes(path, sha256=made["sha256"], said_by=said_by)
     verify_wheel(path, must_contain={})
     name, version, _, _ = parse_wheel_filename(path.name)
     hint = "compile the kernels anew with `forkwheel kernels --lock`, or remove their wheel and record"
-    if document.get("fast") or str(version) not in {wheel.version for wheel in wheels.wheels}:
+    if document["fast"] or str(version) not in {wheel.version for wheel in wheels.wheels if wheel.kind == BUILT}:
         raise PublishError(f"{path.name} is a fast build, or of another version than the set's wheels", hint=hint)
     if made["sha256"] not in {build.sha256 for build in load_kernels_lock(recipe_folder).builds}:
         raise PublishError(f"{path.name} is not in the kernels' lock in {recipe_folder}", hint=hint)
-    return (SetWheel(path, name, str(version), made["sha256"], made["size"], document["key"], development=False),)
+    return (
+        SetWheel(
+            path, name, str(version), made["sha256"], made["size"], document["key"], development=False, kind=KERNELS
+        ),
+    )
+
+
+def _kernels_record(wheels: WheelSet) -> Mapping[str, Any] | None:
+    """Return the record that lies beside a set whose manifest says nothing of kernels."""
+    file = wheels.beside("kernels.json")
+    document = read_record(file)
+    try:
+        if document is not None:
+            check_kernels(document)
+    except ValueError as error:
+        raise PublishError(
+            f"{file.name} is no record of kernels: {error}", hint="compile the kernels anew, or remove the file"
+        ) from error
+    return document
 
 
 def _check_released(wheels: WheelSet) -> None:
@@ -75,12 +98,12 @@ def _check_lock(wheels: WheelSet, lock: Path) -> None:
     if missing := sorted(locked.keys() - {wheel.filename for wheel in wheels.wheels}):
         raise PublishError(f"the set lacks {missing[0]}, which {lock} lists", hint="build the whole recipe")
     for wheel in wheels.wheels:
-        known = locked.get(wheel.filename)
-        if known is None and wheel.taken:
+        if wheel.kind == KERNELS:  # which have a lock of their own
             continue
+        known = locked.get(wheel.filename)
         if known is None:
             raise PublishError(f"{lock} does not list {wheel.filename}", hint="run `nox -s lock`, then build again")
-        if not wheel.taken:
+        if wheel.kind == BUILT:
             _compare(wheel, "key", wheel.key, known.key, lock)
         _compare(wheel, "SHA-256", wheel.sha256, known.sha256, lock)
 
@@ -95,8 +118,12 @@ def _compare(wheel: SetWheel, what: str, found: str, locked: str, lock: Path) ->
 
 def _check_record(file: Path) -> None:
     document = read_record(file)
-    for problem in problems(document or {}):
-        raise PublishError(f"{file.name}: {problem}", hint="mend what failed and run the check again, then publish")
+    try:
+        found = next(problems(document or {}), None)
+    except (AttributeError, TypeError) as error:
+        raise PublishError(f"{file.name} is no record of a check: {error}", hint="run the check again") from error
+    if found is not None:
+        raise PublishError(f"{file.name}: {found}", hint="mend what failed and run the check again, then publish")
 
 
 def read_record(file: Path) -> Mapping[str, Any] | None:
@@ -104,12 +131,9 @@ def read_record(file: Path) -> Mapping[str, Any] | None:
     if not file.is_file():
         return None
     try:
-        document = json.loads(file.read_bytes())
+        return read_object(file.read_bytes())
     except ValueError as error:
         raise PublishError(f"{file.name} cannot be read: {error}", hint="run the check again") from error
-    if not isinstance(document, dict):
-        raise PublishError(f"{file.name} is no record of a check", hint="run the check again")
-    return document
 
 
 def problems(document: Mapping[str, Any]) -> Iterator[str]:

@@ -13,35 +13,22 @@ from packaging.utils import canonicalize_name
 from forkwheel.console import Console
 from forkwheel.errors import VerificationError
 from forkwheel.fetch import FetchContext
-from forkwheel.pipeline import build_all, open_workshop, plan_all
+from forkwheel.pipeline import Workshop, build_all, open_workshop, plan_all
 from forkwheel.plan import Plan
-from forkwheel.recipe import load_recipe
+from forkwheel.recipe import FileSource, load_recipe
 from forkwheel.release.carried import Carried
 from forkwheel.release.compare import Difference, compare_wheels
 from forkwheel.release.manifest import Built, manifest
-from forkwheel.release.wheel_set import SetWheel, WheelSet, package_wheels
+from forkwheel.release.reproduced import Reproduced
+from forkwheel.release.wheel_set import BUILT, KERNELS, SetWheel, WheelSet, package_wheels
+from forkwheel.store import copy_whole
 from forkwheel.tree import sha256_file
 from forkwheel.wheels.finish import Wheel
 
-IDENTICAL, DIFFERENT = "identical", "different"
+_AT_ONCE = 4
+"""Wheels that are built at the same time, each of which is held in memory."""
 
 _SHARED = ("name", "version", "upstream_version", "epoch", "development", "requires", "patches", "inputs")
-
-
-@dataclass(frozen=True)
-class Reproduced:
-    """A wheel built again: ``differences`` are none where the bytes are equal."""
-
-    wheel: str
-    expected: str
-    rebuilt: str
-    path: Path
-    differences: tuple[Difference, ...]
-
-    @property
-    def verdict(self) -> str:
-        """Return ``identical`` or ``different``."""
-        return DIFFERENT if self.differences else IDENTICAL
 
 
 def reproduce(
@@ -57,7 +44,7 @@ def reproduce(
     Raise VerificationError where what a wheel carries gives another key than it records, naming
     the parts that differ.
     """
-    with ThreadPoolExecutor(max_workers=len(wheels)) as pool:
+    with ThreadPoolExecutor(max_workers=max(1, min(len(wheels), _AT_ONCE))) as pool:
         built = list(pool.map(lambda one: _build(one, context=context, console=console, kind=kind), wheels))
     results = [_compared(one, item) for one, item in zip(wheels, built, strict=True)]
     if document is not None:
@@ -100,7 +87,7 @@ def _check_key(carried: Carried, plan: Plan) -> None:
 
 def _compared(carried: Carried, built: Built) -> Reproduced:
     return Reproduced(
-        wheel=carried.wheel.name,
+        original=carried.wheel,
         expected=sha256_file(carried.wheel),
         rebuilt=built.wheel.sha256,
         path=built.wheel.path,
@@ -139,14 +126,16 @@ def differing(left: Any, right: Any, path: str = "") -> Iterator[tuple[str, Any,
 
 
 def reproduce_from_checkout(
-    wheels: WheelSet, recipe_file: Path, *, context: FetchContext, console: Console, kind: str | None = None
+    wheels: WheelSet, recipe_file: Path, *, context: FetchContext, console: Console, dest: Path, kind: str | None = None
 ) -> tuple[Reproduced, ...]:
     """Build a set again from a checkout's recipe, where its wheels are not there, and compare their hashes.
+
+    Kernels are compiled into ``dest``.
 
     Raise VerificationError where the recipe gives another key than the manifest says.
     """
     shop = open_workshop(load_recipe(recipe_file), context=context, console=console)
-    development = any(wheel.development for wheel in wheels.wheels)
+    development = any(wheel.development for wheel in wheels.wheels if wheel.kind == BUILT)
     plans = plan_all(shop, kind=kind, revision=None if development else wheels.revision)
     said = {canonicalize_name(package["name"]): package for package in wheels.document["packages"]}
     for plan in plans:
@@ -158,7 +147,23 @@ def reproduce_from_checkout(
                 hint="put the set's wheels beside the manifest: they carry what a rebuild needs",
             )
     built = {item.wheel.filename: item.wheel for item in build_all(shop, plans)}
-    return tuple(_hashed(wheel, built) for wheel in wheels.wheels)
+    results = [_hashed(wheel, built) for wheel in wheels.wheels if wheel.kind != KERNELS]
+    for wheel in (wheel for wheel in wheels.wheels if wheel.kind == KERNELS):
+        results.append(_kernels_from_checkout(wheel, shop, plans, record=wheels.document["kernels"], dest=dest))
+    return tuple(results)
+
+
+def _kernels_from_checkout(
+    wheel: SetWheel, shop: Workshop, plans: tuple[Plan, ...], *, record: Mapping[str, Any], dest: Path
+) -> Reproduced:
+    from forkwheel.cuda.commands import kernels_made
+    from forkwheel.release.reproduce_kernels import compared_by_record, kernel_options
+
+    with kernels_made(shop, plans, options=kernel_options(record, recipe_folder=shop.recipe.folder)) as made:
+        path = dest / made.wheel.filename
+        copy_whole(made.wheel.path, path)
+        result = Reproduced(wheel.path, wheel.sha256, made.wheel.sha256, path, ())
+        return compared_by_record(result, record, made.build)
 
 
 def _nearest(plan: Plan, package: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
@@ -175,7 +180,25 @@ def _hashed(wheel: SetWheel, built: Mapping[str, Wheel]) -> Reproduced:
         )
     detail = "the wheel that the manifest lists is not here, so that only its hash can be compared"
     differences = () if made.sha256 == wheel.sha256 else (Difference("sha256", "", detail),)
-    return Reproduced(wheel.filename, wheel.sha256, made.sha256, made.path, differences)
+    return Reproduced(wheel.path, wheel.sha256, made.sha256, made.path, differences)
+
+
+def taken_again(
+    taken: Sequence[SetWheel], *, among: Sequence[Carried], context: FetchContext, console: Console
+) -> tuple[Reproduced, ...]:
+    """Fetch upstream's own wheels that a set has ``among`` its packages again, by the hashes that its manifest says.
+
+    Raise PinMismatchError where upstream has other bytes under that name.
+    """
+    from forkwheel.fetch.index import cached_archive
+
+    results = []
+    for wheel in taken if among else ():
+        named = replace(among[0].package, name=wheel.package)
+        source = FileSource("wheel", wheel.filename, wheel.sha256)
+        path, _ = cached_archive(named, source, context=replace(context, log=console.bind(wheel.package)))
+        results.append(Reproduced(wheel.path, wheel.sha256, sha256_file(path), path, ()))
+    return tuple(results)
 
 
 @dataclass(frozen=True)

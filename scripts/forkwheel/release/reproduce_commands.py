@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forkwheel.console import Console
-from forkwheel.errors import VerificationError
+from forkwheel.errors import UsageError, VerificationError
 from forkwheel.fetch import FetchContext, parse_mirrors
 from forkwheel.recipe import SOURCE_KINDS, find_recipe
 from forkwheel.release.compare import compare_wheels, diffoscope
 from forkwheel.release.reproduce import (
     Agreement,
-    Reproduced,
     agreement,
     reproduce,
     reproduce_from_checkout,
+    taken_again,
 )
+from forkwheel.release.reproduced import Reproduced
 from forkwheel.release.subject import Subject, read_subject
-from forkwheel.store import Store
+from forkwheel.store import Store, copy_whole
 from forkwheel.tree import sha256_file
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.against is not None:
         results: tuple[Reproduced, ...] = (_compare(Path(options.subject), options.against),)
         return _report(results, (), console)
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="forkwheel-reproduce-") as temporary:
         work = Path(temporary)
         context = FetchContext(
@@ -57,32 +59,41 @@ def run(options: argparse.Namespace, console: Console) -> int:
             mirrors=parse_mirrors(options.mirror, os.environ),
         )
         subject = read_subject(options.subject, work=work, context=context, recipe=options.recipe)
-        results = _rebuild(subject, options, context, console)
+        results = _rebuild(subject, options, context, console, work)
         agreed = _agreement(subject, options, context, console) if options.from_repo else ()
         if options.out is not None:
-            options.out.mkdir(parents=True, exist_ok=True)
             for result in results:
-                shutil.copyfile(result.path, options.out / result.wheel)
-        _diffoscope(subject, results, console)
+                copy_whole(result.path, options.out / result.path.name)
+        _diffoscope(results, console)
         return _report(results, agreed, console)
 
 
 def _rebuild(
-    subject: Subject, options: argparse.Namespace, context: FetchContext, console: Console
+    subject: Subject, options: argparse.Namespace, context: FetchContext, console: Console, work: Path
 ) -> tuple[Reproduced, ...]:
-    if subject.bare is None:
-        return reproduce(
-            subject.wheels, context=context, console=console, kind=options.source, document=subject.document
-        )
-    name = options.recipe or subject.recipe
-    console.line("the wheels are not beside the manifest: this checkout's recipe is built instead", package=name)
-    file = find_recipe(name, recipes=Path("recipes"))
-    return reproduce_from_checkout(subject.bare, file, context=context, console=console, kind=options.source)
+    kind, dest = options.source, work / "kernels-again"
+    if subject.bare is not None:
+        name = options.recipe or subject.recipe
+        console.line("the wheels are not beside the manifest: this checkout's recipe is built instead", package=name)
+        file = find_recipe(name, recipes=Path("recipes"))
+        return reproduce_from_checkout(subject.bare, file, context=context, console=console, kind=kind, dest=dest)
+    results = [
+        *reproduce(subject.wheels, context=context, console=console, kind=kind, document=subject.document),
+        *taken_again(subject.taken, among=subject.wheels, context=context, console=console),
+    ]
+    if subject.kernels is not None:
+        from forkwheel.release.reproduce_kernels import reproduce_kernels
+
+        results.append(reproduce_kernels(subject.kernels, context=context, console=console, kind=kind, dest=dest))
+    return tuple(results)
 
 
 def _compare(expected: Path, found: Path) -> Reproduced:
+    for file in (expected, found):
+        if not file.is_file():
+            raise UsageError(f"there is no {file}", hint="name two wheels, to compare them")
     differences = compare_wheels(expected, found)
-    return Reproduced(expected.name, sha256_file(expected), sha256_file(found), found, differences)
+    return Reproduced(expected, sha256_file(expected), sha256_file(found), found, differences)
 
 
 def _agreement(
@@ -92,9 +103,10 @@ def _agreement(
     return agreement(subject.wheels, file, context=context, console=console, kind=options.source)
 
 
-def _diffoscope(subject: Subject, results: tuple[Reproduced, ...], console: Console) -> None:
-    for carried, result in zip(subject.wheels, results, strict=subject.bare is None):
-        if result.expected != result.rebuilt and (said := diffoscope(carried.wheel, result.path)) is not None:
+def _diffoscope(results: tuple[Reproduced, ...], console: Console) -> None:
+    for result in results:
+        there = result.original.is_file() and result.differences
+        if there and (said := diffoscope(result.original, result.path)) is not None:
             console.line(f"diffoscope on {result.wheel}:\n{said}")
 
 
@@ -102,6 +114,8 @@ def _report(results: tuple[Reproduced, ...], agreed: tuple[Agreement, ...], cons
     for result in results:
         for one in result.differences:
             console.line(f"{result.wheel}: {one.kind} {one.member}: {one.detail}", kind="warning")
+        if result.apart:
+            console.line(f"{result.wheel}: {result.apart}: the same host compiler would give all bytes", kind="warning")
     for each in agreed:
         parts = ", ".join(name for name, _, _ in each.changes)
         said = "gives the same key" if each.same else f"gives another key: changed are {parts}"
@@ -128,6 +142,7 @@ def _document(results: tuple[Reproduced, ...], agreed: tuple[Agreement, ...]) ->
             {
                 "wheel": one.wheel,
                 "verdict": one.verdict,
+                "apart": one.apart,
                 "expected": one.expected,
                 "rebuilt": one.rebuilt,
                 "differences": [dict(vars(item)) for item in one.differences],

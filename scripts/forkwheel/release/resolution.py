@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from forkwheel.wheels.pip import pip_environment, run_pip
 PYTHONS = ((3, 10), (3, 11), (3, 12), (3, 13))
 MACHINES = ("x86_64", "aarch64")
 _ROUNDS = 10
+_OTHER_VERSION = "choose another version with the lock's `constraints`"
 
 Host = tuple[tuple[int, int], str]
 
@@ -88,6 +90,19 @@ def resolve_inputs(
     )
 
 
+def resolve_toolchain(lock: Inputs, *, store: Store, log: Log) -> tuple[PackageInputs, ...]:
+    """Pin every part of a toolchain's lock anew, as its own ``requires`` and ``constraints`` ask.
+
+    Raise FetchError where the index has no version or no file that serves, BuildError where it
+    has none for one of the Pythons and machines.
+    """
+    with store.temporary() as folder:
+        pinned = partial(_pinned, folder=folder, log=log, everywhere=True)
+        return tuple(
+            replace(part, requirements=pinned(part.requires, constraints=part.constraints)) for part in lock.parts
+        )
+
+
 def build_system_requires(tree: Path, package: Package | None = None) -> tuple[str, ...]:
     """Return what a tree's pyproject.toml needs for its build, sorted; raise BuildError where it is unsound.
 
@@ -97,7 +112,7 @@ def build_system_requires(tree: Path, package: Package | None = None) -> tuple[s
 
 
 def _pinned(
-    requires: Sequence[str], *, constraints: Sequence[str], folder: Path, log: Log
+    requires: Sequence[str], *, constraints: Sequence[str], folder: Path, log: Log, everywhere: bool = False
 ) -> tuple[LockedRequirement, ...]:
     from forkwheel.release.index_files import index_files  # its HTTP client is slow to import
 
@@ -113,7 +128,10 @@ def _pinned(
         _check_pythons(distribution)
         unserved = [host for host in hosts[name] if not any(usable(file, host) for file, _ in files[name])]
         if unserved:
-            log.warning(f"{name} {distribution.version} has no wheel for {_described(unserved)}: no build there")
+            lacking = f"{name} {distribution.version} has no wheel for {_described(unserved)}"
+            if everywhere:
+                raise BuildError(lacking, hint=_OTHER_VERSION)
+            log.warning(f"{lacking}: no build there")
         locked.append(LockedRequirement(name, distribution.version, _marker(hosts[name]), files[name]))
     return tuple(locked)
 
@@ -233,7 +251,7 @@ def _check_pythons(chosen: _Chosen) -> None:
             raise BuildError(
                 f"{chosen.name} {chosen.version} requires Python {chosen.requires_python}, "
                 f"which excludes {major}.{minor}",
-                hint="choose another version with the lock's `constraints`",
+                hint=_OTHER_VERSION,
             )
 
 

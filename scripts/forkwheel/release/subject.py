@@ -15,21 +15,34 @@ from forkwheel.fetch import FetchContext
 from forkwheel.fetch.masking import mask
 from forkwheel.recipe import FileSource
 from forkwheel.release.carried import Carried, carried_by
-from forkwheel.release.index import SIMPLE, read_pages
+from forkwheel.release.index import is_index, read_pages
 from forkwheel.release.index_pages import IndexedSet, read_project, read_root
-from forkwheel.release.wheel_set import WheelSet, find_manifest, load_set, verify_set
+from forkwheel.release.kernels_subject import CarriedKernels, is_kernels_wheel, kernels_alone, kernels_of_set
+from forkwheel.release.web_address import read_web_address
+from forkwheel.release.wheel_set import (
+    BUILT,
+    TAKEN,
+    SetWheel,
+    WheelSet,
+    find_manifest,
+    load_set,
+    verify_set,
+)
 
 
 @dataclass(frozen=True)
 class Subject:
     """The wheels to build again, and the manifest that speaks of them, if any.
 
-    ``bare`` is a set whose wheels are not there: only a checkout can build it again.
+    ``kernels`` are compiled again, ``taken`` are upstream's own. ``bare`` is a set whose wheels
+    are not there: only a checkout can build it again.
     """
 
     recipe: str
     wheels: tuple[Carried, ...]
-    document: Mapping[str, Any] | None
+    kernels: CarriedKernels | None = None
+    taken: tuple[SetWheel, ...] = ()
+    document: Mapping[str, Any] | None = None
     bare: WheelSet | None = None
 
 
@@ -43,23 +56,33 @@ def read_subject(text: str, *, work: Path, context: FetchContext, recipe: str | 
         return _of_set(_downloaded(text, work / "downloaded", context=context, recipe=recipe), work)
     path = Path(text)
     if path.suffix == ".whl":
-        one = carried_by(path, work / "carried" / path.name)
-        return Subject(one.recipe.name, (one,), None)
+        return _of_wheel(path, work)
     if not path.exists():
         raise UsageError(f"there is no {text}", hint="name a wheel, a manifest, or the URL of an index")
-    if (path / SIMPLE).exists():
+    if is_index(path):
         chosen = _chosen(read_pages(path).sets, recipe, where=text)
         return _of_set(load_set(path / chosen.manifest, wheels=path), work)
     return _of_set(load_set(find_manifest(path, recipe=recipe)), work)
 
 
+def _of_wheel(wheel: Path, work: Path) -> Subject:
+    if is_kernels_wheel(wheel):
+        kernels = kernels_alone(wheel, work)
+        return Subject(kernels.recipe.name, (), kernels)
+    one = carried_by(wheel, work / "carried" / wheel.name)
+    return Subject(one.recipe.name, (one,))
+
+
 def _of_set(wheels: WheelSet, work: Path) -> Subject:
     if not any(wheel.path.is_file() for wheel in wheels.wheels):
-        return Subject(wheels.recipe, (), wheels.document, wheels)
+        return Subject(wheels.recipe, (), document=wheels.document, bare=wheels)
     verify_set(wheels)
-    made = (wheel for wheel in wheels.wheels if not wheel.taken)
-    carried = tuple(carried_by(wheel.path, work / "carried" / wheel.filename, verified=True) for wheel in made)
-    return Subject(wheels.recipe, carried, wheels.document)
+    by_kind = {kind: [wheel for wheel in wheels.wheels if wheel.kind == kind] for kind in (BUILT, TAKEN)}
+    carried = tuple(
+        carried_by(wheel.path, work / "carried" / wheel.filename, verified=True) for wheel in by_kind[BUILT]
+    )
+    kernels = kernels_of_set(wheels, carried, work=work)
+    return Subject(wheels.recipe, carried, kernels, tuple(by_kind[TAKEN]), wheels.document)
 
 
 def _chosen(sets: tuple[IndexedSet, ...], recipe: str | None, *, where: str) -> IndexedSet:
@@ -83,6 +106,7 @@ def _downloaded(url: str, folder: Path, *, context: FetchContext, recipe: str | 
     from forkwheel.fetch.http_client import open_client
     from forkwheel.fetch.pip_settings import read_pip_settings
 
+    read_web_address(url, what="the index")
     base = url if url.endswith("/") else f"{url}/"
     folder.mkdir(parents=True)
     with open_client(read_pip_settings(), [base], silence=context.silence) as client:

@@ -11,11 +11,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlunsplit
 
-from forkwheel.errors import PublishError, UsageError
+from forkwheel.errors import PublishError
 from forkwheel.fetch.masking import mask
 from forkwheel.release.publish import Published
+from forkwheel.release.web_address import read_web_address
 from forkwheel.release.wheel_set import SetWheel, WheelSet
 
 _SHOWN_LINES = 12
@@ -54,14 +55,10 @@ def twine_variables(repository: str) -> dict[str, str]:
     """Spell a repository as twine's environment variables; a URL's user and password go apart from it."""
     if "://" not in repository:
         return {"TWINE_REPOSITORY": repository}
-    try:
-        parts = urlsplit(repository)
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError as error:
-        raise UsageError(f"{mask(repository)} is no URL: {error}", hint="write it like https://HOST/PATH/") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{mask(repository)} is no web address", hint="write it like https://HOST/PATH/")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    parts = read_web_address(repository, what="the repository")
+    port = f":{parts.port}" if parts.port else ""
+    name = parts.hostname or ""
+    host = f"[{name}]" if ":" in name else name
     variables = {"TWINE_REPOSITORY_URL": urlunsplit((parts.scheme, f"{host}{port}", parts.path, parts.query, ""))}
     if parts.username is not None:
         variables["TWINE_USERNAME"] = unquote(parts.username)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,15 @@ from typing import Any
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from forkwheel.errors import UsageError, VerificationError
-from forkwheel.key import Key
 from forkwheel.release.manifest import SCHEMA
+from forkwheel.release.manifest_shape import check_manifest
+from forkwheel.release.shapes import read_object
 from forkwheel.tree import sha256_file
+from forkwheel.wheels import recorded
 from forkwheel.wheels.verify import read_wheel, verify_wheel
 
 SUFFIX = ".manifest.json"
-_KEY = "forkwheel/key.json"
+BUILT, TAKEN, KERNELS = "built", "taken", "kernels"
 _HINT = "the folder was changed after the build: build the set again, or fetch it again from where it was published"
 
 
@@ -25,7 +26,8 @@ _HINT = "the folder was changed after the build: build the set again, or fetch i
 class SetWheel:
     """One wheel as its manifest lists it; ``size`` is in bytes.
 
-    ``taken`` tells that it is upstream's own, or the kernels': it has no build key and no recipe in it.
+    ``kind`` tells a wheel that was built of a package (which carries its recipe, and ``key`` is its build
+    key) from upstream's own, which was taken as it is and has no key, and from the kernels'.
     """
 
     path: Path
@@ -35,7 +37,7 @@ class SetWheel:
     size: int
     key: str
     development: bool
-    taken: bool = False
+    kind: str = BUILT
 
     @property
     def filename(self) -> str:
@@ -90,23 +92,19 @@ def load_set(manifest: Path, *, wheels: Path | None = None) -> WheelSet:
     ``wheels`` is the folder of the wheels, where they do not lie beside the manifest.
     """
     try:
-        document = json.loads(manifest.read_bytes())
+        document = read_object(manifest.read_bytes())
+        number = document.get("schema")
+        if number != SCHEMA:
+            raise VerificationError(
+                f"{manifest.name} has the schema {number!r}, and {SCHEMA} is what is known here",
+                hint="use the forkwheel that wrote it",
+            )
+        check_manifest(document)
     except OSError as error:
         raise UsageError(f"{manifest} cannot be read: {error.strerror}", hint="name a manifest") from error
     except ValueError as error:
         raise VerificationError(f"{manifest.name} is no manifest: {error}", hint=_HINT) from error
-    number = document.get("schema") if isinstance(document, dict) else None
-    if number != SCHEMA:
-        raise VerificationError(
-            f"{manifest.name} has the schema {number!r}, and {SCHEMA} is what is known here",
-            hint="use the forkwheel that wrote it",
-        )
-    try:
-        listed = tuple(_wheels(wheels or manifest.parent, document))
-        str(document["recipe"]["name"]), int(document["recipe"]["revision"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise VerificationError(f"{manifest.name} is no manifest: it lacks {error}", hint=_HINT) from error
-    return WheelSet(manifest, document, listed)
+    return WheelSet(manifest, document, tuple(_wheels(wheels or manifest.parent, document)))
 
 
 def package_wheels(package: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -117,41 +115,38 @@ def package_wheels(package: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def other_entries(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return name, version and wheel of what a set has beside its packages: upstream's own wheels, and the kernels'."""
     entries = list(document.get("taken", ()))
-    wheel = (document.get("kernels") or {}).get("wheel")
-    if wheel is not None:
-        name, version, _, _ = parse_wheel_filename(_plain_name(wheel["filename"]))
+    if "kernels" in document:
+        wheel = document["kernels"]["wheel"]
+        name, version, _, _ = parse_wheel_filename(wheel["filename"])
         entries.append({"name": name, "version": str(version), "wheel": wheel})
     return entries
 
 
 def _wheels(folder: Path, document: Mapping[str, Any]) -> Iterator[SetWheel]:
-    for package in (*document["packages"], *other_entries(document)):
+    for package in document["packages"]:
         for wheel in package_wheels(package):
-            taken = "key" not in package
-            yield SetWheel(
-                path=folder / _plain_name(wheel["filename"]),
-                package=package["name"],
-                version=package["version"],
-                sha256=wheel["sha256"],
-                size=int(wheel["size"]),
-                key="" if taken else wheel.get("key") or package["key"],
-                development=not taken and bool(package["development"]),
-                taken=taken,
-            )
+            key = wheel.get("key") or package["key"]
+            yield _set_wheel(folder, package, wheel, kind=BUILT, key=key, development=package["development"])
+    for entry in other_entries(document):
+        is_kernels = entry not in document.get("taken", ())
+        key = document["kernels"]["key"] if is_kernels else ""
+        yield _set_wheel(folder, entry, entry["wheel"], kind=KERNELS if is_kernels else TAKEN, key=key)
 
 
-def _plain_name(name: str) -> str:
-    if Path(name).name != name or not name.endswith(".whl"):
-        raise VerificationError(f"the manifest lists {name!r}, which is no wheel's file name", hint=_HINT)
-    return name
+def _set_wheel(
+    folder: Path, entry: Mapping[str, Any], wheel: Mapping[str, Any], *, kind: str, key: str, development: bool = False
+) -> SetWheel:
+    path = folder / wheel["filename"]
+    return SetWheel(path, entry["name"], entry["version"], wheel["sha256"], wheel["size"], key, development, kind)
 
 
 def verify_set(wheels: WheelSet) -> None:
     """Check every wheel against the manifest, its own RECORD and its own records; raise VerificationError."""
     for wheel in wheels.wheels:
         check_bytes(wheel.path, sha256=wheel.sha256, said_by=wheels.manifest.name)
+        _check_size(wheel, manifest=wheels.manifest.name)
         verify_wheel(wheel.path, must_contain={})
-        if not wheel.taken:
+        if wheel.kind == BUILT:
             _check_records(wheel, manifest=wheels.manifest.name)
 
 
@@ -164,34 +159,31 @@ def check_bytes(file: Path, *, sha256: str, said_by: str) -> None:
         raise VerificationError(f"{file.name} has the SHA-256 {found}, {said_by} says {sha256}", hint=_HINT)
 
 
+def _check_size(wheel: SetWheel, *, manifest: str) -> None:
+    size = wheel.path.stat().st_size
+    if size != wheel.size:
+        raise VerificationError(f"{wheel.filename} has {size} bytes, {manifest} says {wheel.size}", hint=_HINT)
+
+
 def _check_records(wheel: SetWheel, *, manifest: str) -> None:
-    recorded = read_key(wheel.path)
-    for name, said, found in (
-        ("package", canonicalize_name(wheel.package), canonicalize_name(str(recorded.get("package")))),
-        ("version", wheel.version, recorded.get("version")),
-        ("key", wheel.key, recorded.get("key")),
+    found = read_key(wheel.path)
+    for name, said, recorded_one in (
+        ("package", canonicalize_name(wheel.package), canonicalize_name(found["package"])),
+        ("version", wheel.version, found["version"]),
+        ("key", wheel.key, found["key"]),
     ):
-        if said != found:
-            raise VerificationError(f"{wheel.filename} records the {name} {found}, {manifest} says {said}", hint=_HINT)
+        if said != recorded_one:
+            raise VerificationError(
+                f"{wheel.filename} records the {name} {recorded_one}, {manifest} says {said}", hint=_HINT
+            )
 
 
 def read_key(wheel: Path) -> Mapping[str, Any]:
     """Return the key that a wheel records: ``package``, ``version``, ``key`` and ``parts``."""
-    files = read_wheel(wheel).files
-    if _KEY not in files:
+    records = read_wheel(wheel)
+    if recorded.KEY not in records.files:
         raise VerificationError(
-            f"{wheel.name} was not made by forkwheel: its .dist-info has no {_KEY}",
+            f"{wheel.name} was not made by forkwheel: its .dist-info has no {recorded.KEY}",
             hint="name a wheel that forkwheel built",
         )
-    try:
-        key = json.loads(files[_KEY])
-    except ValueError as error:
-        raise VerificationError(f"{wheel.name}: {_KEY} cannot be read: {error}", hint=_HINT) from error
-    if not isinstance(key, dict) or not isinstance(key.get("parts"), dict):
-        raise VerificationError(f"{wheel.name}: {_KEY} is no record of a key", hint=_HINT)
-    found = Key(tuple(sorted(key["parts"].items()))).digest
-    if key.get("key") != found:
-        raise VerificationError(
-            f"{wheel.name} records the key {key.get('key')}, the digest of its parts is {found}", hint=_HINT
-        )
-    return key
+    return recorded.read_key(records)[0]

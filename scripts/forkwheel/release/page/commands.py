@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forkwheel.console import Console
+from forkwheel.console import Console, readable_size
 from forkwheel.release.page.page import render
 from forkwheel.release.page.record import collect
 from forkwheel.release.wheel_set import find_manifest, load_set, verify_set
@@ -40,5 +40,5 @@ def run(options: argparse.Namespace, console: Console) -> int:
     write_whole(file, content)
     if console.json_mode:
         console.data({"schema": SCHEMA, "file": str(file), "bytes": len(content)})
-    console.line(f"wrote {file}, {len(content) / 1e3:.0f} kB", kind="done")
+    console.line(f"wrote {file}, {readable_size(len(content))}", kind="done")
     return 0

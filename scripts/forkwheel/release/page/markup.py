@@ -99,6 +99,24 @@ def code(text: str) -> Html:
     return tag("code", text)
 
 
+def prose(text: str) -> list[Content]:
+    """Return a text in which what stands between backquotes is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one of them has no other
+        return [text]
+    return [code(part) if number % 2 else part for number, part in enumerate(parts)]
+
+
+def keep(text: str) -> Html:
+    """Return a short text, such as a date, that is not broken over two lines."""
+    return tag("span", text, class_="keep")
+
+
+def name(text: str) -> Html:
+    """Return a long name of a program's, which is broken where its parts end, if anywhere."""
+    return Html(safe(text).replace("::", "::<wbr>").replace("_", "_<wbr>").replace("/", "/<wbr>"))
+
+
 def block(text: str, *, label: str) -> Html:
     """Return lines of code, such as commands."""
     return tag("pre", tag("code", text), tabindex=0, role="region", aria_label=label)
@@ -106,10 +124,12 @@ def block(text: str, *, label: str) -> Html:
 
 def mark(status: str) -> Html:
     """Return a verdict, told by its word and by its colour."""
-    kind = {"PASS": "pass", "FAIL": "fail", "RECORDED": "note"}.get(status, "note" if status.isdigit() else "open")
+    kind = {"PASS": "pass", "FAIL": "fail", "UNREADABLE": "fail", "RECORDED": "note"}.get(
+        status, "note" if status.isdigit() else "open"
+    )
     return tag("strong", status, class_=f"mark {kind}")
 
 
 def absent(what: str, how: str) -> Html:
     """Say plainly that something is not there, and what would make it."""
-    return tag("p", mark("NOT RUN"), f" {what} ", tag("span", how, class_="quiet"), class_="absent")
+    return tag("p", mark("NOT RUN"), f" {what} ", tag("span", *prose(how), class_="quiet"), class_="absent")

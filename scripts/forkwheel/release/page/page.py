@@ -8,6 +8,7 @@ from forkwheel.release.page import results, sources
 from forkwheel.release.page.markup import Html, joined, mark, safe, tag
 from forkwheel.release.page.record import Report
 from forkwheel.release.page.style import STYLE
+from forkwheel.release.wheel_set import TAKEN
 
 _SECTIONS = (
     ("patches", "Patches"),
@@ -56,13 +57,15 @@ def render(report: Report) -> bytes:
 
 def _header(report: Report, title: str) -> Html:
     packages = " and ".join(sources.parts_line(part) for part in report.parts)
+    taken = [f"{wheel.package} {wheel.version}" for wheel in report.wheels.wheels if wheel.kind == TAKEN]
+    beside = f", with upstream's own {', '.join(taken)}" if taken else ""
     purpose = "This page is for whoever approves the fork: what it changes, why, and what was checked."
     links = tag("ul", *(tag("li", tag("a", text, href=f"#{name}")) for name, text in _SECTIONS))
     target = report.wheels.document["recipe"]["target"]
     return tag(
         "header",
         tag("h1", title),
-        tag("p", f"{packages}, for {target}. {purpose}", class_="lead"),
+        tag("p", f"{packages}, for {target}{beside}. {purpose}", class_="lead"),
         tag("ul", *_glance(report), class_="glance"),
         tag("nav", links, aria_label="Contents"),
     )  # fmt: skip
@@ -93,8 +96,7 @@ def _checked(report: Report, kind: str, name: str) -> Html:
     first = records[0]
     if first.current is False:
         return _card(name, mark("STALE"), "ran other wheels than these")
-    said = first.document.get("statement") or f"recorded in {first.file}"
-    return _card(name, results.verdict_of(first), str(said))
+    return _card(name, results.verdict_of(first), results.said_of(first))
 
 
 def _card(name: str, state: Html, said: str) -> Html:

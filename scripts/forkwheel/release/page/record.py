@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forkwheel.cuda.kernels_lock import load_kernels_lock
+from forkwheel.errors import PublishError, VerificationError
 from forkwheel.patching.series import Series, load_series
 from forkwheel.release.carried import Carried, carried_by
 from forkwheel.release.lock import load_lock
 from forkwheel.release.publishable import read_record
 from forkwheel.release.signing import signature_of
-from forkwheel.release.wheel_set import WheelSet
+from forkwheel.release.wheel_set import KERNELS, WheelSet
 
 KINDS = ("smoke", "controls", "bench", "census", "audit")
 
@@ -71,16 +73,22 @@ def _parts(wheels: WheelSet, work: Path) -> Iterator[Part]:
 
 
 def _records(wheels: WheelSet, evidence: Path) -> Iterator[Record]:
-    ours = {wheel.sha256 for wheel in wheels.wheels}
     for kind in KINDS:
-        document = read_record(file := wheels.beside(f"{kind}.json"))
+        document = _read(file := wheels.beside(f"{kind}.json"))
         if document is not None:
-            yield Record(file.name, kind, document, _is_about(document, ours))
+            yield Record(file.name, kind, document, _is_about(document, wheels))
     for file in sorted(evidence.rglob("*.json")):
-        document = read_record(file)
+        document = _read(file)
         named = _kind(document, file) if document is not None else None
         if document is not None and named is not None:
-            yield Record(f"evidence/{file.relative_to(evidence)}", named, document, _is_about(document, ours))
+            yield Record(f"evidence/{file.relative_to(evidence)}", named, document, _is_about(document, wheels))
+
+
+def _read(file: Path) -> Mapping[str, Any] | None:
+    try:
+        return read_record(file)
+    except PublishError as error:
+        raise VerificationError(error.message, hint=error.hint) from error
 
 
 def _kind(document: Mapping[str, Any], file: Path) -> str | None:
@@ -88,18 +96,26 @@ def _kind(document: Mapping[str, Any], file: Path) -> str | None:
     return named if named in KINDS else next((kind for kind in KINDS if f".{kind}" in file.name), None)
 
 
-def _is_about(document: Mapping[str, Any], ours: set[str]) -> bool | None:
-    if "wheels" not in document:
+def _is_about(document: Mapping[str, Any], wheels: WheelSet) -> bool | None:
+    """Tell whether a check ran a set: a wheel of each of its packages, of which one may have several."""
+    listed = document.get("wheels")
+    if not isinstance(listed, list):
         return None
-    return ours <= {wheel.get("sha256") for wheel in document["wheels"]}
+    ran = {str(wheel.get("sha256")) for wheel in listed if isinstance(wheel, dict)}
+    needed = {wheel.package for wheel in wheels.wheels if wheel.kind != KERNELS}
+    return needed <= {wheel.package for wheel in wheels.wheels if wheel.sha256 in ran}
 
 
 def _lock_state(wheels: WheelSet, file: Path) -> str:
-    """Say how the set stands to its recipe's lock: ``locked``, ``released``, ``differs`` or ``unknown``."""
+    """Say how the set stands to its recipe's locks: ``locked``, ``released``, ``differs`` or ``unknown``."""
     revision = load_lock(file).revision(wheels.revision)
     if revision is None:
         return "unknown"
     locked: Sequence[tuple[str, str]] = [(wheel.filename, wheel.sha256) for wheel in revision.wheels]
-    if sorted(locked) != sorted((wheel.filename, wheel.sha256) for wheel in wheels.wheels):
+    ours = [(wheel.filename, wheel.sha256) for wheel in wheels.wheels if wheel.kind != KERNELS]
+    kernels = {build.sha256 for build in load_kernels_lock(file.parent).builds}
+    if sorted(locked) != sorted(ours) or any(
+        wheel.sha256 not in kernels for wheel in wheels.wheels if wheel.kind == KERNELS
+    ):
         return "differs"
     return "released" if revision.released else "locked"

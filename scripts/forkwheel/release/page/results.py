@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from forkwheel.release.page.chart import charts
-from forkwheel.release.page.markup import Content, Html, absent, mark, section, table, tag
+from forkwheel.release.page.markup import Content, Html, absent, mark, name, section, table, tag
 from forkwheel.release.page.record import Record, Report
 
 _SHOWN = 40
+_OF_ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What comes of reading a record that someone else wrote, or another version."""
+
+
+def _each(records: Iterable[Record], draw: Callable[[Record], list[Content]]) -> list[Content]:
+    """Draw every record; one that has another form than is known is said to be unreadable, and hides no other."""
+    content: list[Content] = []
+    for record in records:
+        try:
+            content += draw(record)
+        except _OF_ANOTHER_FORM as error:
+            said = f" It has another form than is known here ({type(error).__name__}: {error}): run the check again."
+            content.append(tag("p", mark("UNREADABLE"), " ", tag("span", f"{record.file}:", class_="quiet"), said))
+    return content
 
 
 def gates(report: Report) -> Html:
     """Return the section on the gates, before and after the series."""
     records = report.of("audit")
     if not records:
-        name = report.wheels.recipe
-        how = f"`forkwheel audit --recipe {name} --json > {name}.audit.json`, beside the manifest, adds it."
+        recipe = report.wheels.recipe
+        how = f"`forkwheel audit --recipe {recipe} --json > {recipe}.audit.json`, beside the manifest, adds it."
         return section("gates", "Gates before and after", absent("There is no audit of the gates.", how))
-    return section("gates", "Gates before and after", *(part for record in records for part in _audit(record)))
+    return section("gates", "Gates before and after", *_each(records, _audit))
 
 
 def _audit(record: Record) -> list[Content]:
@@ -29,8 +43,8 @@ def _audit(record: Record) -> list[Content]:
     content: list[Content] = [_head(record)]
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         rows: list[list[Content]] = [
-            [name, len(part["gates"]), len(part["path"]), _closed(part)]
-            for name, part in (("before", before), ("after", after))
+            [when, len(part["gates"]), len(part["path"]), _closed(part)]
+            for when, part in (("before", before), ("after", after))
         ]
         head = ("the series", "gates found", "on the path", "closed on the path")
         content.append(table(f"Gates for {after['target']}", head, rows, numbers=(1, 2, 3)))
@@ -42,7 +56,7 @@ def _audit(record: Record) -> list[Content]:
 
 
 def _change(one: Mapping[str, Any]) -> list[Content]:
-    return [one["change"], one["layer"], one["place"], tag("code", one["condition"])]
+    return [one["change"], one["layer"], name(one["place"]), tag("code", one["condition"])]
 
 
 def _closed(audit: Mapping[str, Any]) -> int:
@@ -63,7 +77,7 @@ def census(report: Report) -> Html:
         return section(
             "census", title, absent("There is no kernel census.", "`forkwheel kernels` takes one of what it compiles.")
         )
-    return section("census", title, *(part for record in records for part in _census(record)))
+    return section("census", title, *_each(records, _census))
 
 
 def _census(record: Record) -> list[Content]:
@@ -73,7 +87,7 @@ def _census(record: Record) -> list[Content]:
     if changes is None:
         content.append(absent("Nothing here says what the kernels were before.", "`forkwheel census --against` does."))
     else:
-        rows = [[one["family"], one["what"], one["before"], one["after"]] for one in changes]
+        rows = [[name(one["family"]), one["what"], one["before"], one["after"]] for one in changes]
         content.append(
             table(
                 f"What changed, in {len(document.get('changed_kernels', ()))} kernels",
@@ -81,16 +95,16 @@ def _census(record: Record) -> list[Content]:
                 rows,
             )
         )
-    rows = [_family(name, family) for name, family in document["families"].items()]
+    rows = [_family(family_name, family) for family_name, family in document["families"].items()]
     columns = ("family", "kernels", "instructions", "registers", "shared", "stack", "spill", "wait", "launch")
     content.append(table(f"Kernels for {', '.join(document['targets'])}", columns, rows, numbers=range(1, 9)))
     return content
 
 
-def _family(name: str, family: Mapping[str, Any]) -> list[Content]:
+def _family(family_name: str, family: Mapping[str, Any]) -> list[Content]:
     spans = [_span(family[key]) for key in ("instructions", "registers", "shared", "stack")]
     counts = [f"{family[key]}/{family['kernels']}" for key in ("spilling", "waiting", "launching")]
-    return [name, family["kernels"], *spans, *counts]
+    return [name(family_name), family["kernels"], *spans, *counts]
 
 
 def _span(limits: Sequence[int]) -> str:
@@ -105,9 +119,9 @@ def smoke(report: Report) -> Html:
         return section(
             "smoke",
             "Smoke checks",
-            absent("Nothing was run on a GPU.", "`nox -s smoke` runs the checks, on the target's GPU."),
+            absent("Nothing was run on a GPU.", "`nox -s gpu-smoke` runs the checks, on the target's GPU."),
         )
-    return section("smoke", "Smoke checks", *(part for record in records for part in _smoke(record)))
+    return section("smoke", "Smoke checks", *_each(records, _smoke))
 
 
 def _smoke(record: Record) -> list[Content]:
@@ -147,9 +161,11 @@ def bench(report: Report) -> Html:
     records = report.of("bench")
     if not records:
         return section(
-            "bench", "Bench", absent("Nothing was timed.", "`nox -s bench` times the fusion on this machine's GPUs.")
+            "bench",
+            "Bench",
+            absent("Nothing was timed.", "`nox -s gpu-bench` times the fusion on this machine's GPUs."),
         )
-    return section("bench", "Bench", *(part for record in records for part in _bench(record)))
+    return section("bench", "Bench", *_each(records, _bench))
 
 
 def _bench(record: Record) -> list[Content]:
@@ -178,14 +194,36 @@ def _point(point: Mapping[str, Any]) -> list[Content]:
 def _head(record: Record) -> Html:
     """Say which record this is, what it ran on, when, and whether it is about these wheels."""
     document = record.document
-    said = [str(document[name]) for name in ("statement", "date") if document.get(name)]
+    said = [str(document[key]) for key in ("statement", "date") if document.get(key)]
     stale = " It ran other wheels than these: it says nothing of them." if record.current is False else ""
     verdict: list[Content] = [mark("STALE") if record.current is False else verdict_of(record), " "]
     return tag("p", *verdict, tag("span", f"{record.file}: ", class_="quiet"), "; ".join(said) or record.kind, stale)
 
 
+def said_of(record: Record) -> str:
+    """Say in a line what a record found, for the top of the page."""
+    document = record.document
+    try:
+        if record.kind == "audit":
+            before, after = (_closed(document[when]) for when in ("before", "after"))
+            return f"closed on the path: {before} before the series, {after} after it"
+        if record.kind == "census":
+            count = sum(family["kernels"] for family in document["families"].values())
+            return f"{count} kernels for {', '.join(document['targets'])}"
+    except _OF_ANOTHER_FORM:
+        pass
+    return str(document.get("statement") or f"recorded in {record.file}")
+
+
 def verdict_of(record: Record) -> Html:
     """Return a record's verdict as a mark; one that states none but its failures is told by these."""
+    try:
+        return _verdict(record)
+    except _OF_ANOTHER_FORM:
+        return mark("UNREADABLE")
+
+
+def _verdict(record: Record) -> Html:
     document = record.document
     if "verdict" in document:
         elsewhere = f" ON {document['gpu']['architecture']}" if document.get("ran_on_target") is False else ""
@@ -193,4 +231,6 @@ def verdict_of(record: Record) -> Html:
     failed = bool(document.get("failures")) or any(
         one.get("change") == "newly closed" for one in document.get("difference") or ()
     )
+    if record.kind == "audit" and not failed and "after" in document:
+        return mark("CLOSED" if _closed(document["after"]) else "PASS")
     return mark("FAIL" if failed else "RECORDED")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from forkwheel.console import readable_size
 from forkwheel.patching.series import Patch
-from forkwheel.recipe import GitSource, Source
-from forkwheel.release.page.markup import Content, Html, block, code, joined, section, table, tag
+from forkwheel.release.page.markup import Content, Html, block, code, joined, keep, name, prose, section, table, tag
 from forkwheel.release.page.record import Part, Report
+from forkwheel.release.wheel_set import KERNELS, TAKEN, SetWheel
 
 
 def day(epoch: int) -> str:
@@ -22,21 +23,23 @@ def pins(report: Report) -> Html:
     rows: list[list[Content]] = []
     for part in report.parts:
         entry = part.entry
-        for source in part.carried.package.sources:
-            rows.append([entry["name"], entry["upstream_version"], day(entry["epoch"]), source.kind, _pin(source)])
-            if isinstance(source, GitSource):
-                about = [entry["name"], entry["upstream_version"], day(entry["epoch"])]
-                rows += [[*about, f"submodule {one.path}", code(one.commit)] for one in source.submodules]
+        about = [keep(entry["name"]), entry["upstream_version"], keep(day(entry["epoch"]))]
+        for source in entry["sources"]:
+            rows.append([*about, source["kind"], _pin(source)])
+            submodules = source.get("submodules", {})
+            rows += [[*about, f"submodule {path}", code(commit)] for path, commit in submodules.items()]
+    for wheel in (wheel for wheel in report.wheels.wheels if wheel.kind == TAKEN):
+        rows.append([keep(wheel.package), wheel.version, "", "wheel, as it is", _file(wheel.filename, wheel.sha256)])
     inputs = [
-        [item["name"], item["version"], part.entry["name"], joined((code(one) for one in item["hashes"]), " ")]
+        [item["name"], item["version"], keep(part.entry["name"]), joined((code(one) for one in item["hashes"]), " ")]
         for part in report.parts
         for item in part.entry["inputs"]
     ]
-    text = "Any of a package's sources gives the same tree. The date is that of the pinned commit; every file in the "
+    text = "A package's git commit and sdist give the same tree; a wheel is patched in place. Every file in a wheel of "
     return section(
         "pins",
         "Pins",
-        tag("p", text + "wheel carries it."),
+        tag("p", text + "the fork carries the date."),
         table("Sources", ("package", "upstream", "date", "kind", "pin"), rows),
         tag(
             "details",
@@ -46,13 +49,17 @@ def pins(report: Report) -> Html:
     )
 
 
-def _pin(source: Source) -> Html:
-    if isinstance(source, GitSource):
-        parts: list[Content] = [source.url, tag("br"), code(source.commit)]
-        if source.tag:
-            parts.append(f" (tag {source.tag})")
-        return joined(parts)
-    return joined([source.filename, tag("br"), code(source.sha256)])
+def _pin(source: Mapping[str, Any]) -> Html:
+    if source["kind"] != "git":
+        return _file(source["filename"], source["sha256"])
+    parts: list[Content] = [source["url"], tag("br"), code(source["commit"])]
+    if source["tag"]:
+        parts.append(f" (tag {source['tag']})")
+    return joined(parts)
+
+
+def _file(filename: str, sha256: str) -> Html:
+    return joined([filename, tag("br"), code(sha256)])
 
 
 def patches(report: Report) -> Html:
@@ -93,16 +100,16 @@ def _patch(patch: Patch) -> Html:
     return tag(
         "article",
         tag("h4", patch.name, id_=_anchor(patch)),
-        tag("p", tag("strong", _sentence(first))),
-        tag("p", reason),
-        tag("dl", *(joined([tag("dt", name), tag("dd", value)]) for name, value in facts)),
+        tag("p", tag("strong", *prose(_sentence(first)))),
+        tag("p", *prose(reason)),
+        tag("dl", *(joined([tag("dt", what), tag("dd", value)]) for what, value in facts)),
         tag("details", tag("summary", "The diff"), _diff(patch), open="open"),
     )
 
 
 def _row(patch: Patch) -> list[Content]:
     description = (patch.header.description.splitlines() or [""])[0]
-    return [tag("a", patch.name, href=f"#{_anchor(patch)}"), _sentence(description)]
+    return [tag("a", patch.name, href=f"#{_anchor(patch)}"), joined(prose(_sentence(description)))]
 
 
 def _anchor(patch: Patch) -> str:
@@ -128,11 +135,16 @@ def _kind(line: str) -> str:
 def hashes(report: Report) -> Html:
     """Return the section on the wheels and their hashes."""
     rows: list[list[Content]] = [
-        [wheel.filename, f"{wheel.size / 1e6:.1f} MB", code(wheel.sha256), code(wheel.key or "upstream's own")]
+        [
+            wheel.filename,
+            readable_size(wheel.size),
+            code(wheel.sha256),
+            code(wheel.key) if wheel.key else "upstream's own",
+        ]
         for wheel in report.wheels.wheels
     ]
     patched: list[list[Content]] = [
-        [path, part.entry["name"], code(digest or "deleted")]
+        [name(path), keep(part.entry["name"]), code(digest or "deleted")]
         for part in report.parts
         for path, digest in sorted(part.entry["patched_files"].items())
     ]
@@ -144,17 +156,24 @@ def hashes(report: Report) -> Html:
     )
 
 
+def _key(wheel: SetWheel) -> Content:
+    return code(wheel.key) if wheel.key else "upstream's own"
+
+
 def again(report: Report) -> Html:
     """Return the section on how to reproduce, verify and install."""
-    name, first = report.wheels.recipe, report.wheels.wheels[0].filename
-    rebuild = f"forkwheel reproduce {first}\nforkwheel reproduce {name}.manifest.json\n"
-    signed = f" --allowed-signers FILE   # also says who signed {name}.provenance.json" if report.signed else ""
+    recipe, first = report.wheels.recipe, report.wheels.wheels[0].filename
+    rebuild = f"forkwheel reproduce {first}\nforkwheel reproduce {recipe}.manifest.json\n"
+    signed = f" --allowed-signers FILE   # also says who signed {recipe}.provenance.json" if report.signed else ""
+    has_kernels = any(wheel.kind == KERNELS for wheel in report.wheels.wheels)
+    kernels = "The kernels' wheel is compiled again with its whole set, which takes minutes and a C++ compiler."
     return section(
         "reproduce",
         "Reproduce, verify, install",
         tag("p", "Each wheel carries the recipe, pins, patches and locks that it was built from. On any Linux box with "
             "Python 3.10 to 3.13 and forkwheel, these build it again with no cache, and compare every byte:"),
         block(rebuild, label="Commands to reproduce"),
+        *([tag("p", kernels)] if has_kernels else []),
         tag("p", "Wheels, manifest, provenance and install files are checked against one another by:"),
         block(f"forkwheel verify DIR{signed}\nsha256sum -c SHA256SUMS\n", label="Commands to verify"),
         tag("p", "Install the wheels first, by hash and without dependencies; then the dependencies, held to these "
@@ -164,10 +183,10 @@ def again(report: Report) -> Html:
 
 
 def _install(report: Report) -> Iterator[str]:
-    name = report.wheels.recipe
+    recipe = report.wheels.recipe
     packages = " ".join(_names(report))
-    yield f"pip install --no-deps --require-hashes --index-url OUR_INDEX -r {name}.requirements.txt"
-    yield f"pip install -c {name}.constraints.txt {packages}"
+    yield f"pip install --no-deps --require-hashes --index-url OUR_INDEX -r {recipe}.requirements.txt"
+    yield f"pip install -c {recipe}.constraints.txt {packages}"
 
 
 def _names(report: Report) -> list[str]:

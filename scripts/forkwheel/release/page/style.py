@@ -25,6 +25,7 @@ a:focus-visible, summary:focus-visible, [tabindex]:focus-visible {
 .skip:focus { left: 1rem; top: 1rem; background: var(--paper); padding: .5rem; }
 .lead { font-size: 1.1rem; color: var(--quiet); }
 .quiet { color: var(--quiet); }
+.keep { white-space: nowrap; }
 nav ul { display: flex; flex-wrap: wrap; gap: .25rem 1.1rem; list-style: none; padding: 0; margin: 1.2rem 0 0; }
 nav a { display: inline-block; padding: .25rem 0; }
 .mark { border: 1px solid currentColor; border-radius: .3rem; padding: 0 .4rem; font-size: .82em;
