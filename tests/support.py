@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from forkwheel.recipe import FileSource, Package
 
 PACKAGE = Package(
@@ -25,3 +27,9 @@ PACKAGE = Package(
     config_settings=(),
     jit_cache=None,
 )
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process is there and no zombie that nobody has waited for."""
+    file = Path(f"/proc/{pid}/stat")
+    return file.exists() and file.read_text().rpartition(")")[2].split()[0] != "Z"

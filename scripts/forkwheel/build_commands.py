@@ -5,23 +5,22 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from forkwheel.cli import Commands
-from forkwheel.console import Console
-from forkwheel.cuda.jit_cache import clear_after_build, readable_size
-from forkwheel.errors import VerificationError
+from forkwheel.console import Console, readable_size
+from forkwheel.cuda.jit_cache import clear_after_build
+from forkwheel.errors import UsageError, VerificationError
 from forkwheel.explain import explanation_rows
 from forkwheel.fetch import FetchContext, parse_mirrors
 from forkwheel.outputs import KernelOutput, write_outputs
-from forkwheel.pipeline import Workshop, build_all, open_workshop, plan_all
+from forkwheel.pipeline import Workshop, audit_plans, build_all, open_workshop, plan_all
 from forkwheel.plan import Plan
 from forkwheel.recipe import SOURCE_KINDS, find_recipe, load_recipe
 from forkwheel.release.manifest import Built, manifest, read_manifest
-from forkwheel.sources import patched_tree
 from forkwheel.store import Store
 
 
@@ -32,20 +31,19 @@ def register(commands: Commands) -> None:
     build.add_argument("--out", type=Path, default=Path("dist"), help="output folder (default: dist)")
     build.add_argument("--explain", action="store_true", help="show the build keys and what changed; build nothing")
     build.add_argument("--locked", action="store_true", help="refuse to build what the lock does not know")
-    build.add_argument(
-        "--from-bundle", type=Path, metavar="DIR", help="use what `fetch --bundle` collected, and no network"
-    )
+    add_bundle_option(build)
     build.add_argument("--keep-jit-cache", action="store_true", help="leave the JIT cache of this user as it is")
     build.add_argument(
         "--with-kernels", action="store_true", help="compile the recipe's kernels ahead of time, too; needs g++"
     )
     build.add_argument(
-        "--audit", action="store_true", help="check first that the series opens every gate of a path, or none"
+        "--no-audit", action="store_true", help="build a series that opens a path's gates halfway; it can't be locked"
     )
     build.set_defaults(run=_build)
     lock = commands.add("lock", help="build the wheels and record them in the recipe's lock")
     add_source_options(lock)
     lock.add_argument("--inputs", action="store_true", help="choose the build requirements anew first")
+    lock.add_argument("--toolchain", action="store_true", help="choose what compiles and reads the kernels anew first")
     lock.add_argument("--release", action="store_true", help="mark the revision as released: it can't change any more")
     lock.set_defaults(run=_lock)
 
@@ -75,15 +73,16 @@ def open_shop(options: argparse.Namespace, console: Console) -> Workshop:
 def _build(options: argparse.Namespace, console: Console) -> int:
     started = _now()
     shop = open_shop(options, console)
-    if options.from_bundle is not None:
-        shop = _supplied(shop, options.from_bundle)
+    if options.with_kernels:
+        _check_kernels(shop)
+    shop = supplied(shop, options.from_bundle, with_toolchain=options.with_kernels)
     plans = plan_all(shop, kind=options.source)
     previous = read_manifest(options.out / f"{shop.recipe.name}.manifest.json")
     if options.explain:
         return _explain(plans, previous, console)
     _report_development(shop, plans, console, locked=options.locked)
-    if options.audit or options.with_kernels:
-        _audit(shop, plans)
+    if not options.no_audit:
+        audit_plans(shop, plans)
     built = build_all(shop, plans)
     with _kernels(shop, plans, options) as kernels, console.bind(shop.recipe.name).stage("write"):
         write_outputs(options.out, shop.recipe, built, started=started, finished=_now(), kernels=kernels)
@@ -93,30 +92,31 @@ def _build(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _supplied(shop: Workshop, folder: Path) -> Workshop:
-    """Fill the cache from a bundle, and use nothing but the cache from then on."""
+def add_bundle_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names a bundle."""
+    parser.add_argument(
+        "--from-bundle", type=Path, metavar="DIR", help="use what `fetch --bundle` collected, and no network"
+    )
+
+
+def supplied(shop: Workshop, folder: Path | None, *, with_toolchain: bool) -> Workshop:
+    """Fill the cache from a bundle, if one is named, and use nothing but the cache from then on."""
+    if folder is None:
+        return shop
+    from forkwheel.cuda.toolchain import load_toolchain_lock
     from forkwheel.release.bundle import fill_cache, read_bundle
 
-    fill_cache(read_bundle(folder, recipe=shop.recipe), shop.recipe, inputs=shop.inputs, context=shop.context)
+    inputs = [shop.inputs, load_toolchain_lock(shop.recipe.folder)] if with_toolchain else [shop.inputs]
+    with shop.context.log.stage("bundle"):
+        fill_cache(read_bundle(folder, recipe=shop.recipe), shop.recipe, inputs=inputs, context=shop.context)
     return replace(shop, context=replace(shop.context, offline=True))
 
 
-def _audit(shop: Workshop, plans: tuple[Plan, ...]) -> None:
-    """Refuse a series that opens a path halfway, before anything is compiled; nothing to do without gates.toml."""
-    gates_file = shop.recipe.folder / "gates.toml"
-    if not gates_file.is_file():
-        return
-    from forkwheel.gates.check import check_series
+def _check_kernels(shop: Workshop) -> None:
+    """Refuse, before any wheel is built, what would fail when the kernels' turn comes."""
+    from forkwheel.cuda.kernel_wheel import KernelOptions, check_compilable
 
-    with ExitStack() as stack, shop.console.bind(shop.recipe.name).stage("audit"):
-        before = {plan.package.name: plan.source.tree.root for plan in plans}
-        after = {
-            plan.package.name: stack.enter_context(
-                patched_tree(plan.package, context=shop.context, kind=plan.source.source.kind)
-            ).tree.root
-            for plan in plans
-        }
-        check_series(before, after, gates_file=gates_file, target=shop.recipe.target, store=shop.store)
+    check_compilable(shop.recipe, KernelOptions(), environment=os.environ)
 
 
 @contextmanager
@@ -128,8 +128,8 @@ def _kernels(shop: Workshop, plans: tuple[Plan, ...], options: argparse.Namespac
     from forkwheel.cuda.commands import kernel_records, kernels_made
     from forkwheel.cuda.kernel_wheel import KernelOptions
 
-    with kernels_made(shop, plans, options=KernelOptions(offline=options.offline)) as made:
-        yield KernelOutput(made.wheel, kernel_records(made))
+    with kernels_made(shop, plans, options=KernelOptions(offline=shop.context.offline)) as made:
+        yield KernelOutput(made.wheel, kernel_records(made, shop.recipe))
 
 
 def _explain(plans: tuple[Plan, ...], previous: dict[str, object] | None, console: Console) -> int:
@@ -190,9 +190,14 @@ def _wheel_table(built: tuple[Built, ...], console: Console) -> None:
 
 
 def _lock(options: argparse.Namespace, console: Console) -> int:
+    from forkwheel.cuda.toolchain_choice import choose_toolchain
     from forkwheel.relock import relock
 
+    if options.offline and (options.inputs or options.toolchain):
+        raise UsageError("--offline forbids asking the package index what to choose", hint="leave --offline out")
     shop = open_shop(options, console)
+    if options.toolchain:
+        choose_toolchain(shop.recipe, store=shop.store, log=shop.context.log)
     result = relock(shop, kind=options.source, inputs=options.inputs, release=options.release)
     console.line(result.message, kind="done")
     _wheel_table(result.built, console)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import signal
 import sys
+import termios
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
 from forkwheel import __version__
+from forkwheel.children import CHILDREN
 from forkwheel.console import Console
 from forkwheel.errors import ForkwheelError, host_error
 
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
 _INTERRUPTED = 130  # 128 + SIGINT
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Each module has `register(commands)`: it adds its subcommands, and sets `run` on each to a
 # function of the parsed arguments and the console that returns the exit code. Modules are
@@ -92,14 +96,33 @@ def run(arguments: Sequence[str]) -> int:
         return _INTERRUPTED
 
 
+def _end_on_signals() -> None:
+    """End on Ctrl-C, when asked to and with the terminal, but not on what the caller has ignored (nohup)."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+
+
 def _interrupt(number: int, frame: object) -> NoReturn:
-    """End as on Ctrl-C, so that what was started is ended too and nothing is left behind."""
+    """End what was started, in whichever thread that is waited for, and then this run, leaving nothing behind."""
+    CHILDREN.end()
+    _leave_closed_terminal()
     raise KeyboardInterrupt
+
+
+def _leave_closed_terminal() -> None:
+    """Write to nowhere what would be written to a terminal that is gone, where writing fails."""
+    for descriptor in (1, 2):
+        try:
+            termios.tcgetattr(descriptor)
+        except termios.error as error:
+            if error.args[0] == errno.EIO:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def main() -> NoReturn:
     """Run the command that the process was started with, and exit."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    _end_on_signals()
     try:
         code = run(sys.argv[1:])
         if sys.stdout is not None:

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+from support import is_running
 
 from forkwheel.errors import UsageError
 from forkwheel.gpu.job import ERROR, HANG, PASSED, Job, Limits
-from forkwheel.gpu.program import run_program
 from forkwheel.gpu.rank_group import RankGroup
 from forkwheel.gpu.ranks import choose_worlds, devices_for, run_ranks
 
@@ -224,25 +224,6 @@ def test_leaving_in_the_middle_ends_the_ranks(worker, tmp_path):
     assert not any(is_running(pid) for pid in pids)
 
 
-def test_a_program_that_does_not_end_is_ended_with_what_it_started(tmp_path):
-    note = tmp_path / "pid"
-    script = f"sleep 600 & echo $! > {note}; wait"
-
-    with pytest.raises(subprocess.TimeoutExpired):
-        run_program(["sh", "-c", script], seconds=0.5)
-
-    until = time.monotonic() + 10
-    while is_running(int(note.read_text())) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not is_running(int(note.read_text()))
-
-
-def test_a_program_returns_what_it_printed_and_its_code():
-    done = run_program(["sh", "-c", "echo out; printf '\\377' >&2; exit 3"], seconds=20)
-
-    assert (done.stdout, done.stderr, done.returncode) == ("out\n", "\N{REPLACEMENT CHARACTER}", 3)
-
-
 @pytest.mark.parametrize(
     ("gpus", "asked", "each", "expected"),
     [
@@ -289,9 +270,3 @@ os.kill(os.getpid(), 9)
         time.sleep(0.05)
     assert done.returncode == -signal.SIGKILL
     assert not is_running(pid)
-
-
-def is_running(pid: int) -> bool:
-    """Tell whether a process is there and no zombie that nobody has waited for."""
-    file = Path(f"/proc/{pid}/stat")
-    return file.exists() and file.read_text().rpartition(")")[2].split()[0] != "Z"

@@ -71,6 +71,20 @@ def test_a_package_that_the_lock_lacks_is_named(tmp_path: Path) -> None:
         load_inputs(write(tmp_path, lock_text(PARTS))).of("other")
 
 
+@pytest.mark.parametrize(("name", "option"), [("inputs.lock.toml", "--inputs"), ("toolchain.lock.toml", "--toolchain")])
+@pytest.mark.parametrize(("old", "new"), [("", ""), ('"1.0"\n', '"one"\n'), ("1" * 64, "2")])
+def test_a_hint_names_the_command_that_mends_that_lock(
+    tmp_path: Path, name: str, option: str, old: str, new: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(TEXT.replace(old, new, 1))
+
+    with pytest.raises(RecipeError) as caught:
+        load_inputs(file).of("other")
+
+    assert f"`nox -s lock -- --recipe RECIPE {option}`" in caught.value.hint
+
+
 def test_requirements_that_moved_away_from_the_lock_are_named(tmp_path: Path) -> None:
     inputs = load_inputs(write(tmp_path, lock_text([PackageInputs("a", ("b", "c>=1"), (), (ONE,))])))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,11 @@ import pytest
 from support import PACKAGE
 from wheels_support import quiet_log, write_project, write_wheel
 
-from forkwheel.errors import BuildError, FetchError, ForkwheelError
+from forkwheel.console import Console
+from forkwheel.cuda.toolchain import load_toolchain_lock
+from forkwheel.cuda.toolchain_choice import choose_toolchain
+from forkwheel.errors import BuildError, FetchError, ForkwheelError, RecipeError
+from forkwheel.recipe import Recipe, load_recipe
 from forkwheel.release.inputs import Inputs, PackageInputs
 from forkwheel.release.resolution import resolve_inputs, resolve_package
 from forkwheel.store import Store
@@ -176,3 +181,113 @@ def test_a_requirement_that_the_index_lacks_is_named(tmp_path: Path, index: Inde
 
 def test_a_project_without_build_requirements_is_locked_so(tmp_path: Path, index: Index) -> None:
     assert resolve(tmp_path, "") == PackageInputs("demo", (), (), ())
+
+
+BOTH = ("py3-none-manylinux_2_17_aarch64", "py3-none-manylinux_2_17_x86_64")
+TOOLCHAIN = """\
+format = 1
+
+[[package]]
+name = "toolkit"
+requires = ["compiler==13.0.*", "headers==13.0.1"]
+constraints = ["compiler!=13.0.9"]
+
+[[package]]
+name = "reading"
+requires = ["reader>=2"]
+"""
+TEXT = f"""\
+[recipe]
+name = "demo"
+local = "wide"
+revision = 1
+
+[[package]]
+name = "demo"
+version = "1.0"
+epoch = 1700000000
+
+[[package.source]]
+kind = "sdist"
+filename = "demo-1.0.tar.gz"
+sha256 = "{"0" * 64}"
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, index: Index) -> Recipe:
+    """Return a recipe whose author wrote what its toolchain requires, and an index that has all of it."""
+    for name, version in (("compiler", "13.0.1"), ("compiler", "13.0.9"), ("headers", "13.0.1"), ("headers", "13.0.2")):
+        index.add(name, version, tags=BOTH)
+    index.add("reader", "2.0")
+    folder = tmp_path / "recipe"
+    folder.mkdir()
+    (folder / "toolchain.lock.toml").write_text(TOOLCHAIN)
+    (folder / "recipe.toml").write_text(TEXT)
+    return load_recipe(folder / "recipe.toml")
+
+
+def choose(recipe: Recipe, tmp_path: Path) -> str:
+    """Choose the toolchain, and return what was said."""
+    output = io.StringIO()
+    choose_toolchain(recipe, store=Store(tmp_path / "cache"), log=Console(stream=output).bind("demo"))
+    return output.getvalue()
+
+
+def test_the_toolchain_is_pinned_for_both_machines_as_its_lock_requires(tmp_path: Path, recipe: Recipe) -> None:
+    with pytest.raises(RecipeError, match="the part 'toolkit' is not pinned") as caught:
+        load_toolchain_lock(recipe.folder)
+    assert "--toolchain" in caught.value.hint
+
+    said = choose(recipe, tmp_path)
+
+    toolkit, reading = load_toolchain_lock(recipe.folder).parts
+    assert (toolkit.requires, toolkit.constraints) == (("compiler==13.0.*", "headers==13.0.1"), ("compiler!=13.0.9",))
+    assert summary(toolkit) == [("compiler", "13.0.1", None), ("headers", "13.0.1", None)]
+    assert [name for name, _ in toolkit.requirements[0].files] == [f"compiler-13.0.1-{tag}.whl" for tag in BOTH]
+    assert summary(reading) == [("reader", "2.0", None)]
+    assert "toolkit: compiler: none to 13.0.1" in said
+
+
+def test_choosing_the_same_toolchain_again_changes_no_byte(tmp_path: Path, recipe: Recipe) -> None:
+    choose(recipe, tmp_path)
+    first = (recipe.folder / "toolchain.lock.toml").read_bytes()
+
+    said = choose(recipe, tmp_path)
+
+    assert (recipe.folder / "toolchain.lock.toml").read_bytes() == first
+    assert "toolchain.lock.toml is as it was" in said
+
+
+def test_what_a_newer_index_changes_is_told(tmp_path: Path, recipe: Recipe, index: Index) -> None:
+    choose(recipe, tmp_path)
+    index.add("reader", "2.1")
+    index.add("headers", "13.0.1", tags=["py3-none-manylinux_2_28_x86_64"])
+
+    said = choose(recipe, tmp_path)
+
+    assert "reading: reader: 2.0 to 2.1" in said
+    assert "toolkit: headers: other files of 13.0.1" in said
+    assert "compiler" not in said
+    assert "record the kernels with `forkwheel kernels --recipe demo --lock`" in said
+
+
+@pytest.mark.parametrize("lacking", ["a machine", "a part"])
+def test_half_a_toolchain_is_not_written(tmp_path: Path, recipe: Recipe, index: Index, lacking: str) -> None:
+    if lacking == "a machine":
+        index.add("reader", "3.0", tags=BOTH[1:])
+    else:
+        (index.root / "reader" / "index.html").unlink()
+
+    with pytest.raises(ForkwheelError, match=r"reader 3\.0 has no wheel for Python 3\.10 on aarch64|reader>=2"):
+        choose(recipe, tmp_path)
+
+    assert (recipe.folder / "toolchain.lock.toml").read_text() == TOOLCHAIN
+
+
+def test_a_recipe_without_a_toolchain_is_told_what_to_write(tmp_path: Path, recipe: Recipe) -> None:
+    (recipe.folder / "toolchain.lock.toml").unlink()
+
+    with pytest.raises(RecipeError, match=r"there is no .*toolchain\.lock\.toml") as caught:
+        choose(recipe, tmp_path)
+    assert "write the `name` and `requires` of each part there" in caught.value.hint

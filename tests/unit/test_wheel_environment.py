@@ -329,7 +329,7 @@ def test_a_disk_that_is_full_for_pip_is_named_and_not_the_index(
     failed = subprocess.CompletedProcess([], 1, "", said)
     monkeypatch.setattr(pip, "read_pip_settings", PipSettings)
     monkeypatch.setattr(module, "_make_venv", lambda _: None)
-    monkeypatch.setattr(pip.subprocess, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(pip.CHILDREN, "run", lambda *_, **__: failed)
 
     with pytest.raises(BuildError, match=f"disk full: pip failed: .*{reason}") as caught:
         build_environment((locked,), store=store, log=quiet_log())

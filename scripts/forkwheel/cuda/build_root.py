@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from forkwheel.children import guarded
 from forkwheel.errors import ToolchainError
 from forkwheel.store import Store, lock_descriptor, remove_tree
 
@@ -42,8 +43,8 @@ class BuildRoot:
     descriptors: tuple[int, ...] = ()
 
     def command(self, arguments: Sequence[str]) -> list[str]:
-        """Return the command line that runs a command where it sees ``ROOT``."""
-        return [*self.prefix, *arguments]
+        """Return the command line that runs a command where it sees ``ROOT``; it does not outlive this process."""
+        return guarded([*self.prefix, *arguments])
 
     def staged(self, path: str) -> Path:
         """Translate a path below ``ROOT`` to where this process finds the file."""

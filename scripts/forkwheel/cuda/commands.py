@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from forkwheel.cuda.census import census_document
 from forkwheel.cuda.census_report import COLUMNS, family_rows
 from forkwheel.cuda.kernel_config import load_recipe_kernels
 from forkwheel.cuda.kernel_documents import kernels_document, observed_document
-from forkwheel.cuda.kernel_wheel import KernelOptions, KernelWheel, check_options, make_kernel_wheel
+from forkwheel.cuda.kernel_wheel import KernelOptions, KernelWheel, check_compilable, check_options, make_kernel_wheel
 from forkwheel.cuda.kernels_lock import load_kernels_lock, locked_kernels
 from forkwheel.cuda.toolchain import KINDS, LOCKED
 from forkwheel.outputs import KERNEL_RECORDS
@@ -72,10 +73,11 @@ def kernel_options(options: argparse.Namespace) -> KernelOptions:
 def _kernels(options: argparse.Namespace, console: Console) -> int:
     started = time.monotonic()
     shop = open_shop(options, console)
-    load_recipe_kernels(shop.recipe)  # a fault there is told before anything is fetched
+    chosen = kernel_options(options)
+    check_compilable(shop.recipe, chosen, environment=os.environ)
     shop = supplied(shop, options.from_bundle, with_toolchain=True)
     plans = plan_all(shop, kind=options.source)
-    chosen = replace(kernel_options(options), offline=shop.context.offline)
+    chosen = replace(chosen, offline=shop.context.offline)
     with kernels_made(shop, plans, options=chosen, record=options.lock) as made:
         copy_whole(made.wheel.path, options.out / made.wheel.filename)
     _write_records(made, options.out, shop.recipe)

@@ -128,7 +128,7 @@ def _target_variables(kernels: Kernels, environment: Mapping[str, str]) -> list[
     return [(name, environment[name]) for name in names if environment.get(name)]
 
 
-def check_kernels(recipe: Recipe, options: KernelOptions, *, environment: Mapping[str, str]) -> None:
+def check_compilable(recipe: Recipe, options: KernelOptions, *, environment: Mapping[str, str]) -> None:
     """Refuse, before anything is fetched, a recipe without kernels and a machine that can't compile them."""
     kernels = load_recipe_kernels(recipe)
     load_toolchain_lock(recipe.folder)

@@ -17,8 +17,8 @@ from pathlib import Path
 from forkwheel.console import Log
 from forkwheel.cuda.host_compiler import HostCompiler, find_host_compiler, make_driver_stub
 from forkwheel.cuda.targets import Target
-from forkwheel.errors import ToolchainError, host_error
-from forkwheel.release.inputs import Inputs, load_inputs
+from forkwheel.errors import RecipeError, ToolchainError, host_error
+from forkwheel.release.inputs import TOOLCHAIN_FILENAME, Inputs, load_inputs, lock_hint
 from forkwheel.store import Store
 from forkwheel.tree import sha256_file
 from forkwheel.wheels.environment import build_environment
@@ -78,12 +78,24 @@ class Toolchain:
 
 def toolchain_lock_file(recipe_folder: Path) -> Path:
     """Return where a recipe locks its toolchain; its parts are ``toolkit``, ``reading`` and others."""
-    return recipe_folder / "toolchain.lock.toml"
+    return recipe_folder / TOOLCHAIN_FILENAME
 
 
 def load_toolchain_lock(recipe_folder: Path) -> Inputs:
-    """Read the toolchain's lock, which has the form of the inputs' lock."""
-    return load_inputs(toolchain_lock_file(recipe_folder))
+    """Read the toolchain's lock, in the form of the inputs' lock; raise RecipeError where a part is not pinned."""
+    lock = toolchain_parts(recipe_folder)
+    for part in lock.parts:
+        if part.requires and not part.requirements:
+            raise RecipeError(f"{lock.file}: the part {part.package!r} is not pinned", hint=lock_hint(lock.file))
+    return lock
+
+
+def toolchain_parts(recipe_folder: Path) -> Inputs:
+    """Read the toolchain's lock, of which its author may have written the ``requires`` alone."""
+    file = toolchain_lock_file(recipe_folder)
+    if not file.is_file():
+        raise RecipeError(f"there is no {file}, which kernels are compiled with", hint=lock_hint(file))
+    return load_inputs(file)
 
 
 def locked_toolchain(

@@ -7,7 +7,6 @@ import re
 import selectors
 import shlex
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from forkwheel.children import CHILDREN, end_session
 from forkwheel.errors import FetchError
 from forkwheel.fetch.context import FetchContext
 from forkwheel.fetch.git_errors import hung
@@ -115,7 +115,8 @@ def run_git(
     """
     started = start_git(arguments, repository=repository, environment=environment or {})
     try:
-        return _watch(started.proc, repository, context, remote)
+        with CHILDREN.watched(started.proc):
+            return _watch(started.proc, repository, context, remote)
     finally:
         end_git(started)
 
@@ -210,8 +211,7 @@ def end_git(started: Any) -> None:
     """End a git with its children (ssh, git-remote-https), which share its session."""
     process = started.proc
     if process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        end_session(process)
         process.wait()
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream is not None:

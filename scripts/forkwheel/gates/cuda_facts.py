@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _SOURCE = re.compile(r"cudaDevAttrComputeCapabilityM|CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_M|[dD]eviceProp")
 _ATTRIBUTE = re.compile(
@@ -23,6 +24,10 @@ _PROPERTIES = re.compile(
 )
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _SEPARATOR = re.compile(r"[][(){},]")
+_PARENTHESIS = re.compile(r"[()]")
+# After a function's name, and after its parameters where these were a call's arguments.
+_HEAD = re.compile(r"\s*(?:<[^;{}()]*>\s*)?\(")
+_CALLED = re.compile(r"\s*(?:[;,).+*/<>=?|\]%^!]|-(?!>)|&&?(?!&|\s*(?:\{|const|noexcept|override|->))|\Z)")
 SHORT = 4  # names this short are shared by functions that have nothing to do with one another
 COMMON = frozenset({"if", "for", "while", "switch", "return", "sizeof", "static_cast", "major", "minor"})
 
@@ -58,6 +63,31 @@ def declared_properties(text: str) -> tuple[str, ...]:
     """Return the names of device properties that a file declares, wherever it does."""
     found = _PROPERTIES.finditer(text) if "eviceProp" in text else ()
     return tuple(match[1] or match[2] for match in found)
+
+
+@lru_cache(maxsize=8)
+def whole(words: frozenset[str]) -> re.Pattern[str]:
+    """Return a pattern of some words, each of which stands alone."""
+    return re.compile(r"\b(?:" + "|".join(sorted(map(re.escape, words))) + r")\b")
+
+
+def may_define(text: str, names: frozenset[str]) -> bool:
+    """Tell whether a text may define one of some functions, rather than call or declare them all."""
+    for match in whole(names).finditer(text):
+        head = _HEAD.match(text, match.end())
+        if head is not None and not _CALLED.match(text, _closing(text, head.end())):
+            return True
+    return False
+
+
+def _closing(text: str, start: int) -> int:
+    """Return where the parenthesis that is open at a place has been closed."""
+    depth = 1
+    for match in _PARENTHESIS.finditer(text, start):
+        depth += 1 if match[0] == "(" else -1
+        if not depth:
+            return match.end()
+    return len(text)
 
 
 def read_facts(text: str) -> Facts:

@@ -13,7 +13,7 @@ from functools import partial
 
 from forkwheel.gates import c_expressions
 from forkwheel.gates.arch import Arch
-from forkwheel.gates.cuda_facts import COMMON, SHORT, asks
+from forkwheel.gates.cuda_facts import COMMON, SHORT, asks, may_define, whole
 from forkwheel.gates.cuda_functions import CppCondition, CppFunction, conditions_between
 from forkwheel.gates.cuda_gates import CppFile, admits
 from forkwheel.gates.model import Gate, Place
@@ -24,6 +24,34 @@ _ROUNDS = 4
 _PAIR_PARTS = frozenset({"first", "second", "major", "minor"})
 
 
+@dataclass(frozen=True)
+class Words:
+    """Names that depend on the architecture, and functions that something of it is passed to.
+
+    The latter concern their own definitions alone: what else calls them says nothing new.
+    """
+
+    mentions: frozenset[str] = frozenset()
+    called: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.mentions or self.called)
+
+    def without(self, known: Words) -> Words:
+        """Leave out what was known before."""
+        return Words(self.mentions - known.mentions, self.called - known.called)
+
+    def concern(self, function: CppFunction) -> bool:
+        """Tell whether a function mentions a name, or is called with one."""
+        return function.name in self.called or not function.words.isdisjoint(self.mentions)
+
+    def may_concern(self, text: str) -> bool:
+        """Tell whether a file may hold a function that they concern."""
+        if any(word in text for word in self.mentions) and whole(self.mentions).search(text) is not None:
+            return True
+        return any(word in text for word in self.called) and may_define(text, self.called)
+
+
 @dataclass
 class Known:
     """Names that depend on the architecture, in all files: members and results of functions."""
@@ -32,9 +60,10 @@ class Known:
     results: dict[str, Value] = field(default_factory=dict)
     arguments: dict[tuple[str, int, int], Value] = field(default_factory=dict)  # function, index, how many
 
-    def words(self) -> set[str]:
-        """Every name by which a file can mention something architectural."""
-        return {*self.members, *self.results, *(name for name, _, _ in self.arguments)} - COMMON
+    def words(self) -> Words:
+        """Every name by which a function can be concerned."""
+        called = {name for name, _, _ in self.arguments}
+        return Words(frozenset({*self.members, *self.results} - COMMON), frozenset(called - COMMON))
 
 
 class HostChecks:
@@ -44,7 +73,7 @@ class HostChecks:
         self.files = tuple(files)
         self.archs = archs
         self.known = Known()
-        self._words: frozenset[str] = frozenset()  # of what is known
+        self._words = Words()  # of what is known
         self._declared: dict[CppFile, dict[str, Value]] = {}
         self._wholes = (
             varying(arch.number for arch in archs),
@@ -55,29 +84,26 @@ class HostChecks:
 
     def find(self) -> Iterator[Gate]:
         """Follow the architecture to where it is compared, then yield what differs."""
-        concerned = [file for file in self.files if asks(file.raw)]
-        fresh: frozenset[str] | None = None  # what was learnt in the last round
+        concerned = dict.fromkeys(file for file in self.files if asks(file.raw))
+        fresh: Words | None = None  # what was learnt in the last round
         for _ in range(_ROUNDS):
             for file in concerned:
                 self._learn(file, fresh)
-            known = frozenset(self.known.words())
-            fresh, self._words = known - self._words, known
+            known = self.known.words()
+            fresh, self._words = known.without(self._words), known
             if not fresh:
                 break
-            listed = set(concerned)
-            whole = re.compile(r"\b(?:" + "|".join(sorted(map(re.escape, fresh))) + r")\b")
-            for file in self.files:
-                if file not in listed and any(word in file.raw for word in fresh) and whole.search(file.raw):
-                    concerned.append(file)
+            others = (file for file in self.files if file not in concerned)
+            concerned.update(dict.fromkeys([file for file in others if fresh.may_concern(file.raw)]))
         for file in concerned:
             yield from self._gates(file)
 
-    def _learn(self, file: CppFile, fresh: frozenset[str] | None) -> None:
-        """Learn what a file says of the architecture; of a file that was read before, what mentions something new."""
+    def _learn(self, file: CppFile, fresh: Words | None) -> None:
+        """Learn what a file says of the architecture; of a file that was read before, what concerns something new."""
         for name, text in file.members:
             self._keep(self.known.members, name, self._evaluate(text, {}))
         for function in file.syntax.functions:
-            if fresh is not None and function.words.isdisjoint(fresh) and function.name not in fresh:
+            if fresh is not None and not fresh.concern(function):
                 continue
             if self._is_concerned(file, function):
                 self._learn_function(file, function)
@@ -102,7 +128,7 @@ class HostChecks:
         """Tell whether a function mentions anything that may depend on the architecture."""
         if function.asks or not function.words.isdisjoint(self._properties(file)):
             return True
-        return not function.words.isdisjoint(self._words) or function.name in self._words
+        return self._words.concern(function)
 
     def _properties(self, file: CppFile) -> dict[str, Value]:
         """Return the device properties that a file declares, wherever it does."""
@@ -132,7 +158,7 @@ class HostChecks:
 
     def _evaluate(self, text: str, names: dict[str, Value]) -> Value:
         words = set(_NAME.findall(text))
-        if len(text) > 400 or (words.isdisjoint(names) and words.isdisjoint(self._words)):
+        if len(text) > 400 or (words.isdisjoint(names) and words.isdisjoint(self._words.mentions)):
             return Unknown(text.strip()[:80])
         return varying(
             c_expressions.evaluate(text.strip(), partial(self._lookup, names=names, position=i))

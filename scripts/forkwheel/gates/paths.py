@@ -33,6 +33,10 @@ class Found:
     foreign: tuple[str, ...]
 
 
+# Where more files hand out one name, it is a common word: those that the caller names are followed.
+_MOST_EXPORTS = 8
+
+
 class Paths:
     """Orders gates by how they are reached from the entries."""
 
@@ -43,7 +47,7 @@ class Paths:
         for export in exports:
             self.exports.setdefault(export.name, []).append(export)
         self.reached: dict[str, int] = {}  # Python functions, by key
-        self._crossed: dict[str, int] = {}  # names that are called in C++
+        self._crossed: dict[tuple[Module, str], int] = {}  # names that a module calls in C++
         self.variables: dict[tuple[str, str, str], int] = {}  # root, path, name
         self.foreign: dict[tuple[str, str, str, int], int] = {}  # functions of C++
         self._reached_bodies: dict[tuple[str, str, str], list[tuple[int, int, int]]] | None = None
@@ -65,15 +69,23 @@ class Paths:
                 queue.extend((each, distance + 2) for each in self._variable(module, name, distance + 1))
             queue.extend((each, distance + 1) for each in found.functions)
             for name in found.foreign:
-                self._crossed[name] = min(distance + 1, self._crossed.get(name, distance + 1))
+                crossing = (function.module, name)
+                self._crossed[crossing] = min(distance + 1, self._crossed.get(crossing, distance + 1))
 
     def cross(self) -> None:
         """Go on from what Python calls in C++ and CUDA."""
-        for name, distance in self._crossed.items():
-            for export in self.exports.get(name, ()):
+        for (module, name), distance in self._crossed.items():
+            for export in self._meant(module, name):
                 file = self.graph.files[(export.root, export.path)]
                 for node, calls in self.graph.reach(file, export.function).items():
                     self.foreign[node] = min(distance + calls, self.foreign.get(node, distance + calls))
+
+    def _meant(self, module: Module, name: str) -> list[Export]:
+        """Return the exports that a module can mean by a name: of many, those whose file it names."""
+        exports = self.exports.get(name, [])
+        if len(exports) <= _MOST_EXPORTS:
+            return exports
+        return [export for export in exports if _names_file(module, export.path)]
 
     @property
     def reached_variables(self) -> list[tuple[Module, str]]:
@@ -249,6 +261,12 @@ def _functions_in(value: Value) -> Iterator[FunctionRef]:
         for node in cls.node.body if isinstance(value, ClassRef) else ():
             if isinstance(node, ast.FunctionDef) and node.name in ("__init__", "__post_init__"):
                 yield FunctionRef(cls.module, node, f"{cls.module.name}:{cls.name}.{node.name}", owner=cls)
+
+
+def _names_file(module: Module, path: str) -> bool:
+    """Tell whether a module names a file by its stem, or is called as one of the file's folders."""
+    *folders, name = path.split("/")
+    return name.partition(".")[0] in module.words or module.name.rpartition(".")[2] in folders
 
 
 def _is_chain(node: ast.AST) -> bool:

@@ -14,11 +14,11 @@ from zipfile import ZipFile
 
 from packaging.utils import canonicalize_name
 
+from forkwheel.children import CHILDREN
 from forkwheel.gpu.checks import Check, failed, passed, skipped
 from forkwheel.gpu.devices import Machine
 from forkwheel.gpu.environment import Environment, InstalledWheel
 from forkwheel.gpu.plan import GpuPlan
-from forkwheel.gpu.program import run_program
 from forkwheel.gpu.rank_group import rank_environment
 from forkwheel.recipe import Recipe
 from forkwheel.shipped import members_of
@@ -98,7 +98,7 @@ def imported(
 def _answer(command: list[str], *, variables: Mapping[str, str], seconds: float) -> dict[str, Any] | str:
     """Run a program whose last line is a JSON object, and return that, or what went wrong."""
     try:
-        done = run_program(command, seconds=seconds, environment=rank_environment(variables))
+        done = CHILDREN.run(command, seconds=seconds, environment=rank_environment(variables))
     except subprocess.TimeoutExpired:
         return f"it did not end within {seconds:g} s"
     if done.returncode:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from forkwheel.children import CHILDREN
 from forkwheel.gpu import preflight
 from forkwheel.gpu.checks import FAIL, Check, failed, passed, skipped
 from forkwheel.gpu.devices import Machine
@@ -17,7 +18,6 @@ from forkwheel.gpu.hardware import probe_hardware
 from forkwheel.gpu.job import PASSED, Job, Limits, Outcome, explain
 from forkwheel.gpu.judge import Judged, judge, summarise
 from forkwheel.gpu.plan import GpuPlan, Operation, cases, describe
-from forkwheel.gpu.program import run_program
 from forkwheel.gpu.ranks import MOST_BROKEN, run_ranks
 from forkwheel.recipe import Recipe
 
@@ -200,10 +200,10 @@ def numeric_program(setting: Setting, site: Path, name: str) -> Check:
     options = ["-std=c++17", "--expt-relaxed-constexpr", f"-arch={architecture}", "-o", str(binary)]
     compile_ = [preflight.nvcc(setting.variables), *options, *include, str(program.source)]
     try:
-        done = run_program(compile_, seconds=_COMPILE_SECONDS)
+        done = CHILDREN.run(compile_, seconds=_COMPILE_SECONDS)
         if done.returncode:
             return failed(name, f"does not compile: {done.stderr[-500:]}")
-        done = run_program([str(binary), *map(str, program.threads)], seconds=_RUN_SECONDS)
+        done = CHILDREN.run([str(binary), *map(str, program.threads)], seconds=_RUN_SECONDS)
     except subprocess.TimeoutExpired as error:
         return failed(name, f"did not end within {error.timeout:g} s")
     text = "; ".join((done.stdout + done.stderr).splitlines())

@@ -78,7 +78,7 @@ def _check_platform(requirements: Iterable[LockedRequirement]) -> None:
             raise BuildError(
                 f"{requirement.name} {requirement.version} is locked without a wheel for Python "
                 f"{platform.python_version()} on {sys.platform} {platform.machine()}",
-                hint="use CPython 3.10 to 3.13 on Linux x86_64 or aarch64, or write the inputs' lock anew",
+                hint="use CPython 3.10 to 3.13 on Linux x86_64 or aarch64, or write its lock anew",
             )
 
 

@@ -8,12 +8,14 @@ import socket
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from forkwheel.children import Children
 from forkwheel.errors import FetchError, PinMismatchError, UnreachableError
-from forkwheel.fetch import fetch_source
+from forkwheel.fetch import fetch_source, git_process
 from forkwheel.fetch.git_errors import explain, is_refused_want
 from forkwheel.recipe import GitSource
 from forkwheel.tree import walk
@@ -244,6 +246,25 @@ def test_a_silent_remote_ends_in_an_error(surroundings, package, tmp_path, silen
 
     with pytest.raises(UnreachableError, match=r"was silent for 0\.5 seconds|cannot be reached.*timed out"):
         fetch_source(package(), source(url, "1" * 40), tmp_path / "out", context=surroundings.context(silence=0.5))
+
+
+def test_an_interrupted_run_ends_a_git_that_another_thread_waits_for(
+    surroundings, package, tmp_path, silent_port, monkeypatch
+):
+    children = Children()
+    monkeypatch.setattr(git_process, "CHILDREN", children)
+    url = f"git://127.0.0.1:{silent_port}/main"
+    begun = time.monotonic()
+
+    with ThreadPoolExecutor() as pool:
+        context = surroundings.context(silence=60)
+        fetching = pool.submit(fetch_source, package(), source(url, "1" * 40), tmp_path / "out", context=context)
+        time.sleep(1)
+        children.end()
+        with pytest.raises(KeyboardInterrupt):
+            fetching.result()
+
+    assert time.monotonic() - begun < 30
 
 
 def test_a_remote_that_falls_silent_half_way_ends_in_an_error(
