@@ -114,11 +114,16 @@ def naming_wheel(package: Package) -> Iterator[None]:
     try:
         yield
     except ForkwheelError as error:
-        name = package.sources[0].pin.partition("@")[0]
-        if len(package.sources) == 1 and name.endswith(".whl") and name not in error.message:
-            error.message = f"{name}: {error.message}"
-            error.args = (error.message,)
+        name_wheel(package, error)
         raise
+
+
+def name_wheel(package: Package, error: ForkwheelError) -> None:
+    """Put the wheel that a package is made from before an error's message."""
+    name = package.sources[0].pin.partition("@")[0]
+    if len(package.sources) == 1 and name.endswith(".whl") and name not in error.message:
+        error.message = f"{name}: {error.message}"
+        error.args = (error.message,)
 
 
 def check_plan(plan: Plan) -> tuple[Change, ...]:

@@ -11,6 +11,7 @@ import pytest
 from patch_support import EDIT, LINES, filled_in, make_series, make_tree
 
 from forkwheel import cli
+from forkwheel.recipe import Package
 from forkwheel.tree import Tree
 
 RECIPE = """
@@ -362,3 +363,23 @@ def test_a_name_that_is_not_utf8_is_shown(place: Path, capsys: pytest.CaptureFix
         assert run("--package", "two") == 4
 
     assert "caf\\udce9.txt" in capsys.readouterr().out
+
+
+def test_a_series_is_checked_against_every_wheel_of_a_package(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = '[[package.source]]\nkind = "wheel"\nfilename = "three-1.0-{}-none-any.whl"\nsha256 = "' + "0" * 64 + '"\n'
+    text = PACKAGE.format(name="three", series='series = "../../patches/two"').partition("[[package.source]]")[0]
+    (place / "recipes/demo/recipe.toml").write_text(RECIPE + text + source.format("cp311") + source.format("cp312"))
+    fitting = make_tree(place / "fitting", {"f.txt": LINES})
+    other = make_tree(place / "other", {"f.txt": LINES.replace(b"line 10\n", b"")})
+
+    def source_tree(package: Package, **_: object) -> FakeSource:
+        return FakeSource(other if "cp312" in package.sources[0].pin else fitting)
+
+    monkeypatch.setattr("forkwheel.sources.source_tree", source_tree)
+
+    assert run("--check") == 4
+    error = capsys.readouterr().err
+    assert "three-1.0-cp312-none-any.whl: " in error
+    assert "cp311" not in error

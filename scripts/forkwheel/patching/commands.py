@@ -8,13 +8,15 @@ from pathlib import Path
 from forkwheel.cli import Commands
 from forkwheel.console import Console
 from forkwheel.errors import ForkwheelError, PatchError, UsageError
+from forkwheel.patching.apply import DoesNotApply
 from forkwheel.patching.choose import WORK_FOLDER, packages_of
 from forkwheel.patching.edit_commands import close, open_patch, refresh_patch, source_of
 from forkwheel.patching.hints import complete_hint, plural, short_path
 from forkwheel.patching.names import printable
 from forkwheel.patching.report import SCHEMA, PatchReport, check_folder, package_document, report_series
 from forkwheel.patching.series import load_series
-from forkwheel.recipe import SOURCE_KINDS, Recipe, find_recipe, load_recipe
+from forkwheel.plan import name_wheel
+from forkwheel.recipe import SOURCE_KINDS, Package, Recipe, find_recipe, load_recipe
 
 _TO_FILL_IN = "header to fill in"
 
@@ -104,7 +106,7 @@ def _check(recipe: Recipe, options: argparse.Namespace, console: Console) -> int
     documents = []
     for package in packages_of(recipe, options.package):
         assert package.series is not None
-        faults = check_folder(package.series, source_of(package, options, console), version=package.version)
+        faults = _faults(package, options, console)
         for fault in faults:
             fault.hint = complete_hint(fault.hint, recipe=options.recipe)
         found = [{"message": fault.message, "hint": fault.hint} for fault in faults]
@@ -116,3 +118,16 @@ def _check(recipe: Recipe, options: argparse.Namespace, console: Console) -> int
     if options.json:
         console.data({"schema": SCHEMA, "recipe": recipe.name, "packages": documents})
     return PatchError.exit_code if any(document["faults"] for document in documents) else 0
+
+
+def _faults(package: Package, options: argparse.Namespace, console: Console) -> list[PatchError]:
+    """Check a series against every wheel of a package, or its one source; what is wrong with all is said once."""
+    assert package.series is not None
+    faults: dict[str, PatchError] = {}
+    for variant in package.variants(options.source):
+        tree = source_of(variant, options, console)
+        found = check_folder(package.series, tree, version=package.version)
+        for fault in found:
+            if faults.setdefault(fault.message, fault) is fault and isinstance(fault, DoesNotApply):
+                name_wheel(variant, fault)
+    return list(faults.values())
