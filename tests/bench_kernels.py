@@ -10,7 +10,6 @@ import argparse
 import io
 import os
 import resource
-import subprocess
 import tempfile
 import time
 from dataclasses import replace
@@ -98,7 +97,7 @@ def ninja_by_hand(tree: Path, shop: KernelShop) -> float:
         command = [str(python.with_name("ninja")), "-f", str(visible)]
         started = time.monotonic()
         environment = compile_environment(shop.toolchain)
-        subprocess.run(root.command(command), env=environment, check=True, stdout=subprocess.DEVNULL, cwd=root.stage)
+        root.run(command, environment=environment).check_returncode()
         return time.monotonic() - started
 
 

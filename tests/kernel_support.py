@@ -44,8 +44,15 @@ longest_first = ["norm.cu", "other.cu"]
 unit = "norm.cu"
 header = "norm.cuh"
 namespace = "demo"
-functions = ["int run<{type}>({type}*)"]
-types = ["float", "half"]
+functions = ["int run<{type}, {blocks}>({type}*)"]
+types = ["half"]
+
+[compile.split.arguments]
+blocks = ["1", "2"]
+
+[[compile.prelude]]
+units = ["norm.half.cu"]
+text = '#define DEMO_SAY(text) static_assert(sizeof(T) == 0, "this unit says nothing")'
 
 [wheel]
 distribution = "demo-kernels"
@@ -120,6 +127,11 @@ HEADER = """\
 #include <cuda_fp16.h>
 #include "guard.h"
 
+#ifndef DEMO_SAY
+#include <cstdio>
+#define DEMO_SAY(text) std::puts(text)
+#endif
+
 namespace demo {
 // A static symbol, whose name carries what is unique of its unit into the object.
 template <typename T>
@@ -137,10 +149,16 @@ __global__ void norm(T* data) {
 // Neither inline nor a template: every part of a split has it.
 int block() { return 32; }
 
-template <typename T>
+template <typename T, int Blocks>
 int run(T* data) {
-  norm<<<1, block()>>>(data);
+  norm<<<Blocks, block()>>>(data);
   return cudaGetLastError();
+}
+
+template <typename T>
+int choose(T* data, bool twice) {
+  DEMO_SAY("chosen");
+  return twice ? run<T, 2>(data) : run<T, 1>(data);
 }
 }  // namespace demo
 """
@@ -149,8 +167,8 @@ NORM = """\
 #include "norm.cuh"
 
 extern "C" const char* demo_norm(float* x, half* y) {
-  demo::run(x);
-  demo::run(y);
+  demo::choose(x, false);
+  demo::choose(y, true);
   return __FILE__;
 }
 """

@@ -44,10 +44,11 @@ class Children:
         environment: Mapping[str, str] | None = None,
         output: int | IO[bytes] = subprocess.PIPE,
         errors: int = subprocess.PIPE,
+        descriptors: Sequence[int] = (),
         umask: int = -1,
         seconds: float | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end; one that cannot be started returns 127.
+        """Run a command to its end; one that cannot be started returns 127. It inherits ``descriptors``.
 
         Raise TimeoutExpired after ``seconds``, and KeyboardInterrupt where all were ended.
         """
@@ -60,6 +61,7 @@ class Children:
             stderr=errors,
             text=True,
             errors="replace",
+            pass_fds=tuple(descriptors),
             umask=umask,
             start_new_session=True,
         ) as process:
@@ -87,6 +89,11 @@ class Children:
         self._ended = True
         for process in list(self._running):
             end_session(process)
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether none can begin any more."""
+        return self._ended
 
     def _check(self) -> None:
         if self._ended:

@@ -115,7 +115,7 @@ def compile_device_code(tree: Path, unit: str, *, shop: KernelShop, kernels: Ker
         (root.stage / "objects" / module.name).mkdir()
         command[command.index("-c")] = "-cubin"
         command[command.index("-o") + 1] = str(root.visible("unit.cubin"))
-        subprocess.run(root.command(command), env=compile_environment(shop.toolchain), cwd=root.stage, check=True)
+        root.run(command, environment=compile_environment(shop.toolchain)).check_returncode()
         return Path(shutil.copy(root.stage / "unit.cubin", dest))
 
 

@@ -149,14 +149,14 @@ def test_what_a_killed_run_started_ends_too(tmp_path: Path) -> None:
 
 
 COMPILES = """
-import os, subprocess, sys
+import os, sys
 from pathlib import Path
 from forkwheel.cuda.build_root import build_root
 from forkwheel.store import Store
 
 place, script = sys.argv[1:]
 with build_root(Store(Path(place, "cache")), root=Path(place, "fixed"), namespaces={namespaces}) as root:
-    subprocess.run(root.command(["sh", "-c", script]), pass_fds=root.descriptors, start_new_session=True)
+    root.run(["sh", "-c", script], environment=os.environ)
 """
 
 

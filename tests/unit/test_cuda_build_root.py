@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import subprocess
+import os
 import threading
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from forkwheel.store import Store
 
 
 def seen(root: BuildRoot, *command: str) -> str:
-    return subprocess.run(
-        root.command(command), cwd=root.stage, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    result = root.run(command, environment=os.environ)
+    result.check_returncode()
+    return result.stdout.strip()
 
 
 @pytest.fixture

@@ -184,6 +184,16 @@ def test_a_host_compiler_that_nvcc_refuses_is_told_with_the_way_out() -> None:
     assert "CXX" in error.hint
 
 
+def test_a_compiler_that_is_not_there_is_told(bench: Bench) -> None:
+    unit = Unit("demo.cu", f"{build_root.ROOT}/objects/demo/demo.o", ("/nowhere/nvcc", "-c"))
+
+    with pytest.raises(BuildError, match=r"demo\.cu: its compiler cannot be run") as caught:
+        bench.compile(unit)
+
+    assert "/nowhere/nvcc cannot be run: No such file or directory" in caught.value.message
+    assert "toolkit is whole" in caught.value.hint
+
+
 def test_a_full_disk_is_named() -> None:
     error = failure("a.cu", ["nvcc"], 1, "fatal error: error writing to a.o: No space left on device")
 

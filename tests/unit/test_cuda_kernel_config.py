@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -164,3 +165,49 @@ def test_a_fault_is_told_with_its_line(tmp_path: Path, old: str, new: str, line:
 
     assert part in caught.value.message
     assert f"kernels.toml:{line}:" in caught.value.message
+
+
+UNITS = """
+[[compile.split]]
+unit = "a.cu"
+header = "a.cuh"
+namespace = "demo"
+functions = ["int run<{type}, {ranks}>()"]
+types = ["half"]
+
+[compile.split.arguments]
+ranks = ["2", "4"]
+
+[[compile.prelude]]
+units = ["a.cu", "a.half.cu"]
+text = "#define QUIET\\n"
+"""
+
+
+def test_splits_and_preludes_are_read(tmp_path: Path) -> None:
+    kernels = load(tmp_path, TEXT + UNITS)
+
+    assert kernels.splits[0].arguments == (("ranks", ("2", "4")),)
+    assert kernels.preludes[0].text == "#define QUIET\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("{ranks}", "{rank}", "{rank} stands for nothing"),
+        ('["half"]', "[]", "no functions or no types"),
+        ('"demo"\nfunctions', '"demo space"\nfunctions', "a namespace such as a::b"),
+        ('["2", "4"]', "[]", "`ranks` has no values"),
+        ('ranks = ["2", "4"]', 'ranks = ["2", "4"]\ntype = ["float"]', "`type` is what `types` lists"),
+        ('["a.cu", "a.half.cu"]', "[]", "a prelude is for no unit"),
+        ("[[compile.prelude]]", '[[compile.prelude]]\nunits = ["a.cu"]\ntext = "x"\n\n[[compile.prelude]]', "already"),
+        ("text = ", "words = ", "`text` is missing"),
+    ],
+)
+def test_a_fault_of_a_split_or_prelude_is_told(tmp_path: Path, old: str, new: str, part: str) -> None:
+    assert old in UNITS
+    with pytest.raises(RecipeError) as caught:
+        load(tmp_path, TEXT + UNITS.replace(old, new, 1))
+
+    assert part in caught.value.message
+    assert re.search(r"kernels\.toml:\d+:", caught.value.message)

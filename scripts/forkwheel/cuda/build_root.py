@@ -11,12 +11,12 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from forkwheel.children import guarded
+from forkwheel.children import CHILDREN, Children
 from forkwheel.errors import ToolchainError
 from forkwheel.store import Store, lock_descriptor, remove_tree
 
@@ -32,7 +32,7 @@ _NAMESPACES = (
 
 @dataclass(frozen=True)
 class BuildRoot:
-    """A folder to fill at ``stage`` that the commands started with ``prefix`` see at ``ROOT``.
+    """A folder to fill at ``stage``, which the commands that it runs see at ``ROOT``: ``prefix`` mounts it there.
 
     ``descriptors`` are inherited by the commands: one that outlives this process still holds
     the folder against the next build.
@@ -42,9 +42,22 @@ class BuildRoot:
     prefix: tuple[str, ...]
     descriptors: tuple[int, ...] = ()
 
-    def command(self, arguments: Sequence[str]) -> list[str]:
-        """Return the command line that runs a command where it sees ``ROOT``; it does not outlive this process."""
-        return guarded([*self.prefix, *arguments])
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        errors: int = subprocess.PIPE,
+        children: Children = CHILDREN,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command, one of ``children``, where it sees ``ROOT``, in the stage."""
+        return children.run(
+            [*self.prefix, *command],
+            folder=self.stage,
+            environment=environment,
+            errors=errors,
+            descriptors=self.descriptors,
+        )
 
     def staged(self, path: str) -> Path:
         """Translate a path below ``ROOT`` to where this process finds the file."""
@@ -90,12 +103,7 @@ def _namespace(root: Path, store: Store) -> tuple[str, ...] | None:
         (probe / "seen").touch()
         for prefix in _NAMESPACES:
             command = [*prefix, sys.executable, "-I", "-S", str(_MOUNTED), str(probe), str(root)]
-            try:
-                result = subprocess.run(
-                    [*command, "ls", str(root)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-                )
-            except OSError:
-                return None
+            result = CHILDREN.run([*command, "ls", str(root)])
             if result.returncode == 0 and result.stdout.split() == ["seen"]:
                 return prefix
     return None

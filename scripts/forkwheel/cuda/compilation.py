@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from forkwheel.children import Children
 from forkwheel.console import Log
 from forkwheel.cuda.build_root import BuildRoot
 from forkwheel.cuda.module import Unit
@@ -23,6 +22,7 @@ from forkwheel.store import write_whole
 from forkwheel.tree import sha256_file
 
 _LAST_LINES = 20
+_NOT_STARTED = 127
 _WHOLE_TOOLKIT = "see that the toolkit is whole"
 _OUT_OF_MEMORY = re.compile(
     r"died due to signal 9|terminated with signal 9|Killed signal|^Killed$|Cannot allocate memory|bad_alloc"
@@ -45,16 +45,14 @@ class Compiled:
 
 @dataclass
 class _Bench:
-    """What all compilations share, and their processes, so that a failure of one ends the others."""
+    """What all compilations share, and their children, so that a failure of one ends the others."""
 
     root: BuildRoot
     environment: Mapping[str, str]
     prefix: Sequence[str]
     log: Log
     started: dict[str, float] = field(default_factory=dict)
-    processes: set[subprocess.Popen[str]] = field(default_factory=set)
-    stopped: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    children: Children = field(default_factory=Children)
 
     def compile(self, unit: Unit, kept: Path) -> Compiled:
         """Compile a unit and keep its object; one that is kept already is left as it is."""
@@ -74,63 +72,25 @@ class _Bench:
         return Compiled(unit, kept, seconds)
 
     def _run(self, unit: Unit) -> None:
-        self._check()
-        self.log.info(f"{unit.name}: compiling")
-        command = [*self.prefix, *unit.command]
-        try:
-            with self._process(command) as process:
-                said, _ = process.communicate()
-        except OSError as error:
-            raise BuildError(
-                f"{unit.name}: {command[0]} cannot be run: {error.strerror}", hint=_WHOLE_TOOLKIT
-            ) from error
-        if process.returncode:
-            self._check()
-            self.stop()
-            raise failure(unit.name, unit.command, process.returncode, said)
-
-    @contextmanager
-    def _process(self, command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-        with self.lock:
-            self._check()
-            process = subprocess.Popen(
-                self.root.command(command),
-                cwd=self.root.stage,
-                pass_fds=self.root.descriptors,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                env=dict(self.environment),
-                start_new_session=True,
-            )
-            self.processes.add(process)
-        try:
-            yield process
-        finally:
-            with self.lock:
-                self.processes.discard(process)
-
-    def _check(self) -> None:
-        if self.stopped:
+        if self.children.ended:
             raise _StoppedError
-
-    def stop(self) -> None:
-        """End what runs, and let nothing new begin."""
-        with self.lock:
-            self.stopped = True
-            for process in self.processes:
-                _kill_group(process)
+        self.log.info(f"{unit.name}: compiling")
+        try:
+            result = self.root.run(
+                [*self.prefix, *unit.command],
+                environment=self.environment,
+                errors=subprocess.STDOUT,
+                children=self.children,
+            )
+        except KeyboardInterrupt as error:
+            raise _StoppedError from error
+        if result.returncode:
+            self.children.end()
+            raise failure(unit.name, unit.command, result.returncode, result.stdout)
 
 
 class _StoppedError(Exception):
     """Another unit failed first."""
-
-
-def _kill_group(process: subprocess.Popen[str]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def longest_first(units: Sequence[Unit], order: Sequence[str]) -> list[Unit]:
@@ -161,7 +121,7 @@ def compile_units(
         try:
             _wait(futures, bench.started, log)
         except BaseException:
-            bench.stop()
+            bench.children.end()
             raise
     return tuple(future.result() for future in futures)
 
@@ -222,6 +182,8 @@ def failure(name: str, command: Sequence[str], code: int, said: str) -> BuildErr
     elif killed:
         reason = "its compiler ran out of memory, or was killed"
         hint = "set MAX_JOBS=1, or use a machine with more memory; units that are done are kept"
+    elif code == _NOT_STARTED:
+        reason, hint = "its compiler cannot be run", _WHOLE_TOOLKIT
     elif code < 0:
         reason = f"its compiler was ended by signal {-code} ({signal.strsignal(-code)})"
         hint = f"{_WHOLE_TOOLKIT}, and that the machine has memory to spare"

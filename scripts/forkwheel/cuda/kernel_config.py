@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 
 from forkwheel.cuda.census_rules import CensusRules, read_rules
+from forkwheel.cuda.unit_config import Prelude, Split, read_preludes, read_splits
 from forkwheel.errors import RecipeError
 from forkwheel.recipe import ANY_TARGET, Recipe
 from forkwheel.toml_file import Section, read_toml
@@ -60,29 +60,6 @@ class PrebuiltWheel:
 
 
 @dataclass(frozen=True)
-class Split:
-    """How a unit is split: a part for each of ``types``, which instantiates ``functions`` of ``header``.
-
-    A function is written as its explicit instantiation in ``namespace``, with ``{type}`` for the type.
-    """
-
-    unit: str
-    header: str
-    namespace: str
-    functions: tuple[str, ...]
-    types: tuple[str, ...]
-
-    def declarations(self, types: Sequence[str], *, keyword: str) -> str:
-        """Write the instantiations for ``types`` after a keyword: ``template`` or ``extern template``."""
-        lines = [f"{keyword} {function.replace('{type}', name)};\n" for name in types for function in self.functions]
-        return f"namespace {self.namespace} {{\n{''.join(lines)}}}\n"
-
-    def part(self, type_name: str) -> str:
-        """Name the part of a type: ``unit.half.cu``."""
-        return f"{Path(self.unit).stem}.{type_name.strip('_')}.cu"
-
-
-@dataclass(frozen=True)
 class Kernels:
     """The modules that are compiled ahead of time, by name, and all that goes with them.
 
@@ -99,6 +76,7 @@ class Kernels:
     longest_first: tuple[str, ...]
     memory: int
     splits: tuple[Split, ...]
+    preludes: tuple[Prelude, ...]
     wheel: PrebuiltWheel
     rules: CensusRules
 
@@ -124,7 +102,8 @@ def load_kernels(file: Path) -> Kernels:
         evaluation=_evaluation(_required(top, "evaluation")),
         longest_first=compile_.strings("longest_first"),
         memory=compile_.integer("memory", minimum=1),
-        splits=tuple(_split(section) for section in compile_.sections("split")),
+        splits=read_splits(compile_),
+        preludes=read_preludes(compile_),
         wheel=_wheel(_required(top, "wheel")),
         rules=read_rules(_required(top, "census")),
     )
@@ -201,20 +180,6 @@ def _evaluation(section: Section) -> Evaluation:
     )
     section.finish()
     return evaluation
-
-
-def _split(section: Section) -> Split:
-    split = Split(
-        unit=section.string("unit"),
-        header=section.string("header"),
-        namespace=section.string("namespace", pattern=r"\w+(?:::\w+)*", what="a namespace such as a::b"),
-        functions=section.strings("functions"),
-        types=section.strings("types"),
-    )
-    if not split.functions or not split.types:
-        section.fail(f"the split of {split.unit} has no functions or no types", hint="name both")
-    section.finish()
-    return split
 
 
 def _wheel(section: Section) -> PrebuiltWheel:

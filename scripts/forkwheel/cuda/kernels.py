@@ -21,7 +21,7 @@ from forkwheel.cuda.jobs import free_memory, jobs_allowed
 from forkwheel.cuda.kernel_config import Kernels
 from forkwheel.cuda.module import Module, Unit, recorded, with_option
 from forkwheel.cuda.specification import compile_environment, evaluate, stage_inputs
-from forkwheel.cuda.splitting import check_order, check_splits, split_units
+from forkwheel.cuda.splitting import check_names, check_splits, split_units
 from forkwheel.cuda.targets import Target
 from forkwheel.cuda.toolchain import Toolchain
 from forkwheel.errors import UsageError
@@ -102,9 +102,9 @@ def build_kernels(
             )
         if modules is None:
             check_splits(shop.kernels.splits, found, file=shop.kernels.file)
-        found = tuple(split_units(root, module, shop.kernels.splits) for module in found)
+        found = tuple(split_units(root, module, shop.kernels.splits, shop.kernels.preludes) for module in found)
         if modules is None:
-            check_order(shop.kernels.longest_first, found, file=shop.kernels.file)
+            check_names(shop.kernels, found)
         if fast:
             found = tuple(with_option(module, "--split-compile=0") for module in found)
         parts = _parts(root, found, shop=shop, targets=targets, fast=fast)
@@ -197,17 +197,8 @@ class _Work:
             staged = self.root.staged(unit.output)
             staged.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(objects[unit.output], staged)
-        result = subprocess.run(
-            self.root.command(module.link),
-            cwd=self.root.stage,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-            env=compile_environment(self.shop.toolchain),
-        )
+        environment = compile_environment(self.shop.toolchain)
+        result = self.root.run(module.link, environment=environment, errors=subprocess.STDOUT)
         if result.returncode:
             raise failure(module.name, module.link, result.returncode, result.stdout)
         path = made / module.name / f"{module.name}.so"

@@ -9,12 +9,12 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+from forkwheel.children import CHILDREN
 from forkwheel.cuda.build_root import ROOT, BuildRoot
 from forkwheel.cuda.host_compiler import make_driver_stub
 from forkwheel.cuda.kernel_config import Kernels
@@ -71,15 +71,7 @@ def evaluate(
         "modules": {name: generator for name, generator in kernels.modules if name in modules},
     }
     command = [sys.executable, "-I", "-S", "-B", str(_EVALUATE), json.dumps(request)]
-    environment = _environment(kernels, targets=targets, toolchain=toolchain)
-    result = subprocess.run(
-        root.command(command),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
+    result = root.run(command, environment=_environment(kernels, targets=targets, toolchain=toolchain))
     if result.returncode:
         lines = result.stderr.strip().splitlines() or ["it said nothing"]
         raise BuildError(
@@ -151,13 +143,7 @@ def _environment(kernels: Kernels, *, targets: Sequence[Target], toolchain: Tool
 
 
 def _expanded(ninja_file: Path, *, ninja: Path) -> list[dict[str, str]]:
-    result = subprocess.run(
-        [str(ninja), "-f", str(ninja_file), "-t", "compdb"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = CHILDREN.run([str(ninja), "-f", str(ninja_file), "-t", "compdb"])
     if result.returncode:
         raise BuildError(
             f"ninja cannot read what the package wrote: {result.stderr.strip()[-300:]}",
