@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from forkwheel.children import Children
 from forkwheel.cuda import build_root as module
 from forkwheel.cuda.build_root import BuildRoot, build_root
 from forkwheel.errors import ToolchainError
@@ -53,6 +54,15 @@ def test_two_builds_at_once_do_not_see_each_other(tmp_path: Path, store: Store) 
             (second.stage / "file").write_text("second")
 
             assert [seen(root, "cat", str(place / "file")) for root in (first, second)] == ["first", "second"]
+
+
+def test_a_command_ends_with_the_others(tmp_path: Path, store: Store, namespaces: bool) -> None:
+    children = Children()
+    timer = threading.Timer(0.5, children.end)
+    timer.start()
+
+    with build_root(store, root=tmp_path / "fixed", namespaces=namespaces) as root, pytest.raises(KeyboardInterrupt):
+        root.run(["sleep", "60"], environment=os.environ, children=children)
 
 
 def test_without_namespaces_one_build_waits_for_the_other(tmp_path: Path, store: Store) -> None:

@@ -19,6 +19,7 @@ from forkwheel.console import readable_size
 from forkwheel.cuda import jit_cache_files
 from forkwheel.cuda.jit_cache_locks import LockHeldError, held_lock, locked
 from forkwheel.errors import ForkwheelError, UsageError
+from forkwheel.hints import recipe_argument
 from forkwheel.recipe import JitCache, Package, Recipe
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def clear_after_build(
     for folder in cleared.removed:
         log.info(f"JIT cache cleared: {describe(folder)}")
     for folder in cleared.in_use:
-        again = f"run `forkwheel clear-jit-cache --recipe {recipe.name}` when it has ended"
+        again = f"run `forkwheel clear-jit-cache --recipe {recipe_argument(recipe.folder)}` when it has ended"
         log.warning(f"the JIT cache is in use: {describe(folder)}; {again}")
     return cleared
 

@@ -156,7 +156,7 @@ def check_options(options: KernelOptions, recipe: Recipe, *, version: str, recor
         "the lock is for all modules together": bool(options.modules),
     }
     if reason := next((text for text, holds in reasons.items() if holds), None):
-        hint = "run `nox -s lock` first" if development else "use --lock without other options"
+        hint = "run `nox -s lock -- --recipe RECIPE` first" if development else "use --lock without other options"
         raise UsageError(f"these kernels can't be locked: {reason}", hint=hint)
 
 

@@ -77,7 +77,7 @@ class KernelsLock:
             if locked.device != build.device:
                 raise VerificationError(
                     f"{build.filename}: {_difference(locked, build)}, which the lock has from {locked.host}",
-                    hint="the build is not reproducible here: compare the objects with `forkwheel census --against`",
+                    hint="the build is not reproducible here: see `forkwheel census WHEEL --against OTHER`",
                 )
         for locked in same:
             if locked.host == build.host and locked.modules != build.modules:
@@ -116,14 +116,16 @@ class KernelsLock:
         """
         if ".dev." in build.version:
             raise UsageError(
-                f"{build.version} is a development build, which can't be locked", hint="run `nox -s lock` first"
+                f"{build.version} is a development build, which can't be locked",
+                hint="run `nox -s lock -- --recipe RECIPE` first",
             )
         replaced = self._replaced(build)
         if replaced and released:
             raise UsageError(
                 f"{build.version} is released, and its kernels are of other inputs than the lock's: their key is "
                 f"{build.key[:12]}, not {replaced[0].key[:12]}",
-                hint="undo the change, or make the next revision: raise `revision` in recipe.toml, then `nox -s lock`",
+                hint="undo the change, or make the next revision: raise `revision` in recipe.toml, then "
+                "`nox -s lock -- --recipe RECIPE`",
             )
         again = (build.version, build.machine, build.host)
         others = [

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from forkwheel.console import Log
 from forkwheel.cuda.toolchain import toolchain_parts
+from forkwheel.hints import recipe_argument
 from forkwheel.recipe import Recipe
 from forkwheel.release.inputs import TOOLCHAIN_COMMENT, Inputs, lock_text
 from forkwheel.release.resolution import resolve_toolchain
@@ -25,7 +26,8 @@ def choose_toolchain(recipe: Recipe, *, store: Store, log: Log) -> None:
     for change in changes:
         log.info(change)
     if changes:
-        log.info(f"{after.file} changed: record the kernels with `forkwheel kernels --recipe {recipe.name} --lock`")
+        name = recipe_argument(recipe.folder)
+        log.info(f"{after.file} changed: record the kernels with `forkwheel kernels --recipe {name} --lock`")
     else:
         log.info(f"every pin of {after.file} is as it was")
 
