@@ -254,6 +254,30 @@ def test_a_fault_in_gates_toml_is_named_with_its_line(tmp_path: Path, text: str)
     assert FAULTS[text] in caught.value.message
 
 
+def test_an_exact_expectation_does_not_cover_a_longer_condition(before: Audit) -> None:
+    part = Expectation("app/layer.py", "run", "is_nine()", "a part of the condition")
+
+    whole = Expectation("app/layer.py", "run", "is_nine()", "not the whole of it", exact=True)
+
+    assert judge(before, [part]).expected
+    assert judge(before, [whole]).vanished == (whole,)
+
+
+def test_a_name_that_many_files_export_means_the_file_that_the_caller_names(tmp_path: Path) -> None:
+    root = write(tmp_path, set())
+    for number in range(20):
+        (root / f"csrc/other{number}.cu").write_text(
+            "__global__ void k(int* p) {\n#if __CUDA_ARCH__ < 1200\n  p[0] = 1;\n#endif\n}\n"
+            "void fused_op(int* p) { k<<<1, 1>>>(p); }\nTVM_FFI_DLL_EXPORT_TYPED_FUNC(fused_op, fused_op);\n"
+        )
+    (root / "lib/api.py").write_text((root / "lib/api.py").read_text() + "SOURCE = 'fused.cu'\n")
+
+    found = look(root)
+
+    assert "include/fused.cuh" in {step.gate.place.path for step in found.path}
+    assert not [step for step in found.path if "other" in step.gate.place.path]
+
+
 @pytest.mark.parametrize(("text", "arch"), [("12.0", Arch(12, 0)), ("sm_120a", Arch(12, 0)), ("90", Arch(9, 0))])
 def test_architectures_are_read_in_every_spelling(text: str, arch: Arch) -> None:
     assert parse_arch(text) == arch

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import zipfile
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,10 +29,10 @@ symbol = "app.layer:run"
 """
 
 
-def plan(root: Path, key: str = "k", *, is_taken: bool = False) -> Any:
+def plan(root: Path, key: str = "k", *, name: str = "tree", is_taken: bool = False) -> Any:
     """Return as much of a plan as the check looks at."""
     return SimpleNamespace(
-        package=SimpleNamespace(name="tree", is_taken=is_taken),
+        package=SimpleNamespace(name=name, is_taken=is_taken),
         source=SimpleNamespace(tree=scan(root)),
         key=SimpleNamespace(digest=key),
     )
@@ -78,11 +81,33 @@ def test_each_variant_of_a_package_is_looked_at(tmp_path: Path) -> None:
     (tmp_path / "gates.toml").write_text(GATES)
     whole = changes(stock, write(tmp_path / "whole", set(FIXES)))
     half = changes(stock, write(tmp_path / "half", {"layer"}))
-    taken = write(tmp_path / "taken", set())
 
     with pytest.raises(VerificationError, match="kept out by"):
         check_plans(
-            [(plan(stock, "a"), whole), (plan(taken, is_taken=True), ()), (plan(stock, "b"), half)],
+            [(plan(stock, "a"), whole), (plan(stock, "b"), half)],
+            gates_file=tmp_path / "gates.toml",
+            target="sm_120a",
+            store=Store(tmp_path / "cache"),
+        )
+
+
+@pytest.mark.parametrize("fixes", [set(FIXES), set(FIXES) - {"list"}], ids=["open", "closed"])
+def test_a_wheel_that_is_taken_as_it_is_takes_part(tmp_path: Path, fixes: set[str]) -> None:
+    stock, fixed = write(tmp_path / "stock", set()), write(tmp_path / "fixed", fixes)
+    (tmp_path / "gates.toml").write_text(GATES)
+    wheel = tmp_path / "lib" / "lib-1-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path in sorted(file for file in fixed.rglob("*") if file.is_file()):
+            if path.relative_to(fixed).parts[0] != "app":
+                archive.write(path, path.relative_to(fixed))
+    for part in ("lib", "csrc", "include"):
+        shutil.rmtree(stock / part)
+        shutil.rmtree(fixed / part)
+
+    with nullcontext() if fixes == set(FIXES) else pytest.raises(VerificationError, match=r"kept out by lib/jit\.py"):
+        check_plans(
+            [(plan(stock), changes(stock, fixed)), (plan(wheel.parent, name="lib", is_taken=True), ())],
             gates_file=tmp_path / "gates.toml",
             target="sm_120a",
             store=Store(tmp_path / "cache"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from functools import partial
 
 import pytest
@@ -203,3 +204,37 @@ def test_look_alikes_on_the_host_are_no_gates(text: str) -> None:
 def test_broken_files_do_not_stop_the_audit(text: str) -> None:
     sections(a=text)
     checks(a=text)
+
+
+def test_a_function_is_followed_into_where_it_is_defined_not_where_it_is_called() -> None:
+    ask = "int sm() { int v; cudaDeviceGetAttribute(&v, cudaDevAttrComputeCapabilityMajor, 0); choose(v); return 0; }\n"
+    define = "int choose(int given) {\n  if (given == 9) { return 1; }\n  return 0;\n}\n"
+    call = "int other() { return choose(7); }\n" * 3
+
+    found = files(a=ask, b=define, c=call)
+    gates = list(HostChecks(found, ARCHS).find())
+
+    assert [(gate.place.path, gate.place.line) for gate in gates] == [("b.cuh", 2)]
+    assert ["syntax" in vars(file) for file in found] == [True, True, False]
+
+
+def test_a_name_that_too_many_files_have_is_not_followed() -> None:
+    ask = "void S::f() { int v; cudaDeviceGetAttribute(&v, cudaDevAttrComputeCapabilityMajor, 0); prop = v; }\n"
+    use = "bool g() { return prop == 9; }\n"
+
+    few = [gate.place.path for gate in checks(a=ask, **{f"b{i}": use for i in range(3)})]
+    many = [gate.place.path for gate in checks(a=ask, **{f"b{i}": use for i in range(300)})]
+
+    assert few == ["b0.cuh", "b1.cuh", "b2.cuh"]
+    assert many == []
+
+
+def test_a_long_function_with_many_sections_is_read_in_time() -> None:
+    section = "#if __CUDA_ARCH__ >= 1000\n  p[0] = 1;\n#endif\n"
+    body = ("  p[1] = 2; // some more of it\n" * 200 + section) * 200
+
+    started = time.process_time()
+    found = sections(a=KERNEL % body)
+
+    assert len(found) == 200
+    assert time.process_time() - started < 10

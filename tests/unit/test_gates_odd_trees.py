@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -276,3 +277,27 @@ def test_a_file_that_may_not_be_read_is_an_error_without_a_traceback(tmp_path: P
 
     assert code in (0, 1)  # root reads it all the same
     assert code == 0 or err.startswith("error: ")
+
+
+WHEELS = {
+    "Python and CUDA": ({"pkg/a.py": NINE, "pkg/csrc/k.cu": GUARD}, ["pkg/a.py:2", "pkg/csrc/k.cu:2"]),
+    "no Python": ({"pkg/csrc/k.cu": GUARD}, ["pkg/csrc/k.cu:2"]),
+    "no source": ({"pkg/lib.so": b"\x7fELF"}, []),
+}
+
+
+@pytest.mark.parametrize("name", WHEELS)
+def test_a_wheel_file_is_reported_in_every_form(name: str, tmp_path: Path, run: Run) -> None:
+    files, gates = WHEELS[name]
+    wheel, sarif = tmp_path / "pkg-1-py3-none-any.whl", tmp_path / "a.sarif"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, content in {**files, "pkg-1.dist-info/METADATA": "Name: pkg"}.items():
+            archive.writestr(path, content)
+
+    code, out, err = run(str(wheel), "--json", "--sarif", str(sarif))
+
+    report = json.loads(sarif.read_bytes())["runs"][0]["results"]
+    places = [result["locations"][0]["physicalLocation"] for result in report]
+    assert code == 0, err
+    assert [f"{gate['file']}:{gate['line']}" for gate in json.loads(out)["audit"]["gates"]] == gates
+    assert [f"{p['artifactLocation']['uri']}:{p['region']['startLine']}" for p in places] == gates

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 
 import pytest
 from gates_support import sources
 
 from forkwheel.gates.arch import Arch
+from forkwheel.gates.late import without_bodies
 from forkwheel.gates.model import Gate, Question
 from forkwheel.gates.modules import Modules
 from forkwheel.gates.python_gates import find_python_gates
@@ -466,3 +468,25 @@ def test_what_a_match_leaves_is_known_afterwards() -> None:
 
     by_line = {gate.place.line: admitted(gate) for gate in gates}
     assert (by_line[16], by_line[17]) == ("9.0 10.0", "10.0 12.0")
+
+
+@pytest.mark.parametrize("indent", ["", "    ", "\t"], ids=["top", "method", "tabs"])
+@pytest.mark.parametrize("head", ["def f(self, x=(1, 2)):", "@a\n@b(1)\nasync def f(self):", "def f(\n  self,\n):"])
+def test_a_body_that_is_parsed_late_is_what_it_would_have_been(head: str, indent: str) -> None:
+    body = [
+        "if x:",
+        "    s = '''a\n b \u00e9'''; t = 'é' + s",
+        "    def g(): return 2",
+        *["y = 1"] * 20,
+        "return y",
+    ]
+    lines = [*head.split("\n"), *(f"    {line}" for line in body)]
+    text = "\n".join(f"{indent}{line}" for line in lines)
+    text = f"# é\nclass C:\n{text}\nz = 1\n" if indent else f"# é\n{text}\nz = 1\n"
+    whole = text.split("\n")
+
+    late = without_bodies(ast.parse(text), lambda first, last: whole[first - 1 : last])
+
+    function = next(node for node in ast.walk(late) if getattr(node, "name", "") == "f")
+    assert "body" not in vars(function)
+    assert ast.dump(late, include_attributes=True) == ast.dump(ast.parse(text), include_attributes=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from forkwheel.errors import UsageError
 
@@ -39,6 +40,7 @@ _OLDEST = 5  # the oldest major version that a toolkit of today knows
 KNOWN_MAJORS = frozenset(number // 10 for number in KNOWN_NUMBERS)
 
 
+@lru_cache(maxsize=64)
 def parse_arch(text: str) -> Arch:
     """Read ``12.0``, ``120`` or ``sm_120a``; raise UsageError for anything else, such as ``12``."""
     match = re.fullmatch(r"(?:sm_?|compute_)?(\d{1,2})\.?(\d)[af]?", text.strip())

@@ -239,4 +239,4 @@ def _key(value: Value) -> object:
 def _is_small(node: Function) -> bool:
     if isinstance(node, ast.Lambda):
         return True
-    return len(node.body) <= 6 and node.end_lineno is not None and node.end_lineno - node.lineno <= 16
+    return node.end_lineno is not None and node.end_lineno - node.lineno <= 16 and len(node.body) <= 6

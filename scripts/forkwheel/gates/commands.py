@@ -142,7 +142,7 @@ def _report(
     for line in table.summary(last, verdict):
         console.line(line)
     if difference is not None:
-        check_consistent(first, last, expectations=settings.expectations)
+        check_consistent(first, last, expectations=settings.expectations, difference=difference)
     if verdict.unexpected:
         step = verdict.unexpected[0]
         raise VerificationError(

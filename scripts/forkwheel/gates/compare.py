@@ -65,12 +65,15 @@ def compare(before: Audit, after: Audit) -> Difference:
     )
 
 
-def check_consistent(before: Audit, after: Audit, *, expectations: Sequence[Expectation] = ()) -> None:
+def check_consistent(
+    before: Audit, after: Audit, *, expectations: Sequence[Expectation] = (), difference: Difference | None = None
+) -> None:
     """Raise VerificationError where a series opens one gate of the path and leaves another closed.
 
     Both places are named: the one that admits the target now, and the one that keeps it out.
+    ``difference`` is that of the two, where it is known already.
     """
-    difference = compare(before, after)
+    difference = difference or compare(before, after)
     verdict = judge(after, expectations)
     if not difference.opened or not verdict.unexpected:
         return
@@ -114,10 +117,15 @@ class _Moves:
 
 
 def _moved(a: list[bytes], b: list[bytes]) -> dict[int, int]:
-    moves: dict[int, int] = {}
-    for tag, a1, a2, b1, b2 in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+    shorter = min(len(a), len(b))
+    head = next((i for i in range(shorter) if a[i] != b[i]), shorter)
+    tail = next((i for i in range(shorter - head) if a[-1 - i] != b[-1 - i]), shorter - head)
+    moves = {line: line for line in range(1, head + 1)}
+    moves.update({len(a) - i: len(b) - i for i in range(tail)})
+    inner_a, inner_b = a[head : len(a) - tail], b[head : len(b) - tail]
+    for tag, a1, a2, b1, b2 in difflib.SequenceMatcher(None, inner_a, inner_b, autojunk=False).get_opcodes():
         if tag == "equal":
-            moves.update({a1 + i + 1: b1 + i + 1 for i in range(a2 - a1)})
+            moves.update({head + a1 + i + 1: head + b1 + i + 1 for i in range(a2 - a1)})
         elif tag == "replace":
-            moves.update({a1 + i + 1: min(b1 + i, b2 - 1) + 1 for i in range(a2 - a1)})
+            moves.update({head + a1 + i + 1: head + min(b1 + i, b2 - 1) + 1 for i in range(a2 - a1)})
     return moves

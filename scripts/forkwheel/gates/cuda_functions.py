@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import tree_sitter
@@ -24,22 +24,35 @@ _COMPARING = frozenset({"==", "!=", "<", ">", "<=", ">=", "&&", "||"})
 
 @dataclass(eq=False)
 class CppFunction:
-    """A function: its last name, and the lines of the whole and of its body; ``head`` has its parameters."""
+    """A function: its last name, the lines of the whole and of its body, and its place in the file's text.
+
+    No syntax tree is kept, which would take thirty times the text's room: what is asked of few
+    functions is parsed again, the function alone.
+    """
 
     name: str
     first: int
     last: int
     body_first: int
     body_last: int
-    head: tree_sitter.Node | None = field(repr=False)
-    source: bytes = field(repr=False)
-    text: str
     is_kernel: bool
+    start: int
+    end: int
+    source: str = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The function's text."""
+        return self.source[self.start : self.end]
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         """The parameters' names."""
-        return tuple(_parameters(self.head, self.source)) if self.head else ()
+        source = self.text.encode()
+        nodes = _captures(_FUNCTIONS, _parse(source))
+        head = _head(nodes[0]) if nodes and nodes[0].type == "function_definition" else None
+        parameters = head.child_by_field_name("parameters") if head else None
+        return tuple(_parameters(parameters, source)) if parameters else ()
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -64,19 +77,16 @@ class CppCondition:
     text: str
     first: int
     last: int
-    column: int
     holds: str
     cases: tuple[str, ...] = ()
     refuses: bool = False
 
 
-@dataclass
+@dataclass(frozen=True)
 class CppSyntax:
-    """A parsed file."""
+    """What is kept of a file that was parsed."""
 
-    source: bytes
-    root: tree_sitter.Node
-    functions: list[CppFunction] = field(default_factory=list)
+    functions: tuple[CppFunction, ...]
 
     def around(self, line: int) -> CppFunction | None:
         """Return the innermost function whose lines hold a line."""
@@ -95,28 +105,52 @@ def _query(text: str) -> tree_sitter.Query:
     return query
 
 
+def _parse(source: bytes) -> tree_sitter.Node:
+    return tree_sitter.Parser(_language()).parse(source).root_node
+
+
+def _captures(query: str, root: tree_sitter.Node) -> list[tree_sitter.Node]:
+    found = tree_sitter.QueryCursor(_query(query)).captures(root)
+    return [node for nodes in found.values() for node in nodes]
+
+
 def read_syntax(text: str) -> CppSyntax:
     """Parse a file; what the grammar does not know is skipped, never an error."""
-    source = text.encode("utf-8", "surrogateescape")
-    root = tree_sitter.Parser(_language()).parse(source).root_node
-    syntax = CppSyntax(source, root)
-    for node in tree_sitter.QueryCursor(_query(_FUNCTIONS)).captures(root).get("function", []):
-        if node.type == "function_definition" and (function := _function(node, source)):
-            syntax.functions.append(function)
-    syntax.functions.sort(key=lambda function: (function.first, -function.last))
-    return syntax
+    source = text.encode()
+    nodes = _captures(_FUNCTIONS, _parse(source))
+    nodes = sorted((node for node in nodes if node.type == "function_definition"), key=lambda node: node.start_byte)
+    place = _Places(source, ascii_only=len(source) == len(text))
+    functions = [function for node in nodes if (function := _function(node, source, text, place))]
+    return CppSyntax(tuple(sorted(functions, key=lambda function: (function.first, -function.last))))
+
+
+class _Places:
+    """Turns places in bytes into places in text."""
+
+    def __init__(self, source: bytes, *, ascii_only: bool) -> None:
+        self._source = source
+        self._ascii_only = ascii_only
+
+    def __call__(self, place: int) -> int:
+        return place if self._ascii_only else len(self._source[:place].decode())
 
 
 def _text(node: tree_sitter.Node, source: bytes) -> str:
     return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
-def _function(node: tree_sitter.Node, source: bytes) -> CppFunction | None:
+def _head(node: tree_sitter.Node) -> tree_sitter.Node | None:
+    """Return the part of a function's definition that has its name and its parameters."""
     declarator = node.child_by_field_name("declarator")
     while declarator is not None and declarator.type != "function_declarator":
         inner = declarator.child_by_field_name("declarator")
         inner = inner or next((c for c in declarator.children if c.type.endswith("declarator")), None)
         declarator = inner
+    return declarator
+
+
+def _function(node: tree_sitter.Node, source: bytes, text: str, place: _Places) -> CppFunction | None:
+    declarator = _head(node)
     body = node.child_by_field_name("body")
     if declarator is None or body is None:
         return None
@@ -130,10 +164,10 @@ def _function(node: tree_sitter.Node, source: bytes) -> CppFunction | None:
         last=node.end_point[0] + 1,
         body_first=body.start_point[0] + 1,
         body_last=body.end_point[0] + 1,
-        head=declarator.child_by_field_name("parameters"),
-        source=source,
-        text=_text(node, source),
         is_kernel=b"__global__" in source[node.start_byte : body.start_byte],
+        start=place(node.start_byte),
+        end=place(node.end_byte),
+        source=text,
     )
 
 
@@ -151,19 +185,20 @@ def _parameters(node: tree_sitter.Node, source: bytes) -> Iterator[str]:
             yield names[-1] if names else ""
 
 
-def conditions_between(syntax: CppSyntax, first: int, last: int) -> Iterator[CppCondition]:
-    """Yield the largest conditions of some lines, outermost first."""
-    cursor = tree_sitter.QueryCursor(_query(_CONDITIONS))
-    cursor.set_point_range((first - 1, 0), (last, 0))
-    for node in cursor.captures(syntax.root).get("condition", []):
-        if node.start_point[0] + 1 < first or node.end_point[0] + 1 > last:
-            continue
+def conditions_in(function: CppFunction) -> Iterator[CppCondition]:
+    """Yield the largest conditions of a function, outermost first."""
+    source = function.text.encode()
+    for node in _captures(_CONDITIONS, _parse(source)):
         if node.type == "switch_statement":
-            yield from _switch(node, syntax.source)
+            found = _switch(node, source)
         elif node.type == "call_expression":
-            yield from _check(node, syntax.source)
-        elif _compares(node, syntax.source) and not _is_operand(node, syntax.source):
-            yield _condition(node, syntax.source)
+            found = _check(node, source)
+        elif _compares(node, source) and not _is_operand(node, source):
+            found = iter([_condition(node, source)])
+        else:
+            continue
+        for each in found:
+            yield replace(each, first=each.first + function.first - 1, last=each.last + function.first - 1)
 
 
 def _compares(node: tree_sitter.Node, source: bytes) -> bool:
@@ -191,9 +226,7 @@ def _condition(node: tree_sitter.Node, source: bytes) -> CppCondition:
         )
     holds, refuses = _outcome(whole, source)
     text = _text(whole if negated else node, source)
-    return CppCondition(
-        text, node.start_point[0] + 1, node.end_point[0] + 1, node.start_point[1], holds, refuses=refuses
-    )
+    return CppCondition(text, node.start_point[0] + 1, node.end_point[0] + 1, holds, refuses=refuses)
 
 
 def _outcome(node: tree_sitter.Node, source: bytes) -> tuple[str, bool]:
@@ -223,7 +256,7 @@ def _check(node: tree_sitter.Node, source: bytes) -> Iterator[CppCondition]:
         return
     left, right = (_text(argument, source) for argument in arguments.named_children)
     text = f"{left} {_CHECKED[match[1]]} {right}"
-    yield CppCondition(text, node.start_point[0] + 1, node.end_point[0] + 1, node.start_point[1], "an assertion")
+    yield CppCondition(text, node.start_point[0] + 1, node.end_point[0] + 1, "an assertion")
 
 
 def _switch(node: tree_sitter.Node, source: bytes) -> Iterator[CppCondition]:
@@ -233,4 +266,4 @@ def _switch(node: tree_sitter.Node, source: bytes) -> Iterator[CppCondition]:
     cases = [c.child_by_field_name("value") for c in body.named_children if c.type == "case_statement"]
     texts = tuple(_text(case, source) for case in cases if case)
     line = node.start_point[0] + 1
-    yield CppCondition(_text(condition, source).strip("()"), line, line, node.start_point[1], "a switch", cases=texts)
+    yield CppCondition(_text(condition, source).strip("()"), line, line, "a switch", cases=texts)

@@ -28,7 +28,7 @@ _DEPENDENCY = re.compile(
     r"cudaGridDependencySynchronize|cudaTriggerProgrammaticLaunchCompletion|griddepcontrol"
     r"|\b(?:wait_on_dependent_grids|launch_dependent_grids)\b"
 )
-_TRIVIAL = re.compile(r"\b(?:namespace\s+\w+\s*=\s*[\w:]+|return|using\s+[\w:]+(?:\s*=\s*[^;]+)?)\s*;|[{};\s]")
+_TRIVIAL = re.compile(r"\b(?:namespace\s+\w+\s*=\s*[\w:]+|return|using\s+[\w:]+(?:\s*=\s*[^;]+)?)\s*;|[{};\s]+")
 _REFUSING = re.compile(
     r"\b(?:static_assert|assert|printf|__trap|asm\s+volatile|__builtin_unreachable|\w*ASSERT|\w*_CHECK)\s*\([^;]*\)\s*;"
     r"|^\s*#\s*error.*$",
@@ -59,11 +59,6 @@ class CppFile:
     def text(self) -> str:
         """The text with its comments blanked out."""
         return strip_comments(self.raw)
-
-    @cached_property
-    def lines(self) -> list[str]:
-        """The lines of the text without comments."""
-        return self.text.split("\n")
 
     @cached_property
     def directives(self) -> Directives:
@@ -145,6 +140,7 @@ class Sections:
         self.macros.enter({}, table=agree([self._local[file] for file in files]))
 
     def _gates(self, file: CppFile) -> Iterator[Gate]:
+        lines: list[str] = []
         for conditional, index in sections(file.directives):
             branch = conditional.branches[index]
             if branch.keyword == "else":
@@ -152,7 +148,8 @@ class Sections:
             value = self.macros.evaluate(branch.text)
             if not isinstance(value, Varying) or self._is_dead(conditional, index):
                 continue
-            yield self._gate(file, conditional, branch, per_arch(value, len(self.archs)))
+            lines = lines or file.text.split("\n")
+            yield self._gate(file, lines, conditional, branch, per_arch(value, len(self.archs)))
 
     def _is_dead(self, conditional: Conditional, index: int) -> bool:
         """Tell whether no architecture gets as far as evaluating this condition."""
@@ -160,7 +157,14 @@ class Sections:
         earlier = [per_arch(value, len(self.archs)) for value in self.macros.branch_values(conditional)[:index]]
         return all(around[i] is False or any(value[i] is True for value in earlier) for i in self.concerned)
 
-    def _gate(self, file: CppFile, conditional: Conditional, branch: Branch, states: tuple[Value, ...]) -> Gate:
+    def _gate(
+        self,
+        file: CppFile,
+        lines: list[str],
+        conditional: Conditional,
+        branch: Branch,
+        states: tuple[Value, ...],
+    ) -> Gate:
         function = file.syntax.around(branch.line)
         return Gate(
             place=Place(file.root, file.path, branch.line),
@@ -171,7 +175,7 @@ class Sections:
             admits=admits(self.archs, states),
             others=(),
             symbol=function.name if function else "",
-            holds=contents(file, conditional, branch, function),
+            holds=contents(lines, conditional, branch, function),
             guarded=tuple(branch.defines),
         )
 
@@ -183,16 +187,12 @@ def admits(archs: tuple[Arch, ...], states: tuple[Value, ...]) -> tuple[tuple[Ar
     )
 
 
-def contents(file: CppFile, conditional: Conditional, branch: Branch, function: CppFunction | None) -> str:
+def contents(lines: list[str], conditional: Conditional, branch: Branch, function: CppFunction | None) -> str:
     """Say what a branch guards, so that an emptied kernel is told from a lost instruction."""
-    inside = "\n".join(file.lines[branch.start - 1 : branch.end])
-    if function is not None and _is_whole_body(file, conditional, branch, function):
+    inside = "\n".join(lines[branch.start - 1 : branch.end])
+    if function is not None and _is_whole_body(lines, conditional, branch, function):
         return f"{WHOLE_BODY} of {'kernel ' if function.is_kernel else ''}{function.name}"
-    if (
-        function is None
-        and branch.defines
-        and not _TRIVIAL.sub("", re.sub(r"^\s*#.*$", "", inside, flags=re.MULTILINE))
-    ):
+    if function is None and branch.defines and not _says(re.sub(r"^\s*#.*$", "", inside, flags=re.MULTILINE)):
         return f"the macro {branch.defines[0]}"
     if _only_refuses(inside):
         return "an error"
@@ -206,24 +206,33 @@ def contents(file: CppFile, conditional: Conditional, branch: Branch, function: 
     return "another way" if len(conditional.branches) > 1 else "a part of the body"
 
 
+def _says(text: str) -> bool:
+    """Tell whether a text has a statement that does something."""
+    place = 0
+    while place < len(text):
+        match = _TRIVIAL.match(text, place)
+        if match is None:
+            return True
+        place = match.end()
+    return False
+
+
 def _only_refuses(text: str) -> bool:
     """Tell whether a section does nothing but complain."""
-    return (
-        bool(_REFUSING.search(text)) and not _INSTRUCTION.search(text) and not _TRIVIAL.sub("", _REFUSING.sub("", text))
-    )
+    return bool(_REFUSING.search(text)) and not _INSTRUCTION.search(text) and not _says(_REFUSING.sub("", text))
 
 
-def _is_whole_body(file: CppFile, conditional: Conditional, branch: Branch, function: CppFunction) -> bool:
+def _is_whole_body(lines: list[str], conditional: Conditional, branch: Branch, function: CppFunction) -> bool:
     first, last = conditional.branches[0].line, conditional.branches[-1].end + 1
     if not function.body_first <= first or not last <= function.body_last:
         return False
-    around = file.lines[function.body_first - 1 : first - 1] + file.lines[last : function.body_last]
+    around = lines[function.body_first - 1 : first - 1] + lines[last : function.body_last]
     text = "\n".join(line for line in around if not line.lstrip().startswith("#"))
     text = text[text.find("{") + 1 :] if "{" in text else text
-    if _TRIVIAL.sub("", text):
+    if _says(text):
         return False
     for other in conditional.branches:
-        rest = "\n".join(file.lines[other.start - 1 : other.end])
-        if other is not branch and _TRIVIAL.sub("", rest) and not _only_refuses(rest):
+        rest = "\n".join(lines[other.start - 1 : other.end])
+        if other is not branch and _says(rest) and not _only_refuses(rest):
             return False
-    return bool(_TRIVIAL.sub("", "\n".join(file.lines[branch.start - 1 : branch.end])))
+    return _says("\n".join(lines[branch.start - 1 : branch.end]))

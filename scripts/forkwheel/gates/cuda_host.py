@@ -10,17 +10,20 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 
 from forkwheel.gates import c_expressions
 from forkwheel.gates.arch import Arch
-from forkwheel.gates.cuda_facts import COMMON, SHORT, asks, may_define, whole
-from forkwheel.gates.cuda_functions import CppCondition, CppFunction, conditions_between
+from forkwheel.gates.cuda_facts import COMMON, SHORT, asks, may_define, mentions
+from forkwheel.gates.cuda_functions import CppCondition, CppFunction, conditions_in
 from forkwheel.gates.cuda_gates import CppFile, admits
 from forkwheel.gates.model import Gate, Place
 from forkwheel.gates.values import Unknown, Value, Varying, holds_unknown, join, negate, per_arch, same, varying
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ROUNDS = 4
+_LARGEST = 1 << 20  # characters; a larger file is generated: what is passed to others is not followed into it
+_COMMON = 200  # files; a name that more of them mention stands for many things
 _PAIR_PARTS = frozenset({"first", "second", "major", "minor"})
 
 
@@ -45,12 +48,6 @@ class Words:
         """Tell whether a function mentions a name, or is called with one."""
         return function.name in self.called or not function.words.isdisjoint(self.mentions)
 
-    def may_concern(self, text: str) -> bool:
-        """Tell whether a file may hold a function that they concern."""
-        if any(word in text for word in self.mentions) and whole(self.mentions).search(text) is not None:
-            return True
-        return any(word in text for word in self.called) and may_define(text, self.called)
-
 
 @dataclass
 class Known:
@@ -59,6 +56,14 @@ class Known:
     members: dict[str, Value] = field(default_factory=dict)
     results: dict[str, Value] = field(default_factory=dict)
     arguments: dict[tuple[str, int, int], Value] = field(default_factory=dict)  # function, index, how many
+
+    common: set[str] = field(default_factory=set)  # names that stand for many things, and are not followed
+
+    def forget(self, name: str) -> None:
+        """Follow a name no further."""
+        self.common.add(name)
+        self.members.pop(name, None)
+        self.results.pop(name, None)
 
     def words(self) -> Words:
         """Every name by which a function can be concerned."""
@@ -89,21 +94,33 @@ class HostChecks:
         for _ in range(_ROUNDS):
             for file in concerned:
                 self._learn(file, fresh)
+            concerned.update(dict.fromkeys(self._reached(self.known.words().without(self._words))))
             known = self.known.words()
             fresh, self._words = known.without(self._words), known
             if not fresh:
                 break
-            others = (file for file in self.files if file not in concerned)
-            concerned.update(dict.fromkeys([file for file in others if fresh.may_concern(file.raw)]))
         for file in concerned:
             yield from self._gates(file)
+
+    def _reached(self, fresh: Words) -> list[CppFile]:
+        """Return the files that something new may concern; forget the names that too many of them mention."""
+        files = [file for file in self.files if len(file.raw) <= _LARGEST]
+        reached = {file for name in fresh.called for file in files if may_define(file.raw, name)}
+        for name in sorted(fresh.mentions):
+            mentioning = (file for file in files if mentions(file.raw, name))
+            some = list(islice(mentioning, _COMMON + 1))
+            if len(some) > _COMMON:
+                self.known.forget(name)
+            else:
+                reached.update(some)
+        return [file for file in files if file in reached]
 
     def _learn(self, file: CppFile, fresh: Words | None) -> None:
         """Learn what a file says of the architecture; of a file that was read before, what concerns something new."""
         for name, text in file.members:
             self._keep(self.known.members, name, self._evaluate(text, {}))
         for function in file.syntax.functions:
-            if fresh is not None and not fresh.concern(function):
+            if function.is_kernel or (fresh is not None and not fresh.concern(function)):
                 continue
             if self._is_concerned(file, function):
                 self._learn_function(file, function)
@@ -121,7 +138,7 @@ class HostChecks:
 
     def _keep(self, table: dict[str, Value], name: str, value: Value) -> None:
         """Keep a name for all files, where its value says the architecture whole."""
-        if any(same(value, whole) for whole in self._wholes) and name not in _PAIR_PARTS:
+        if any(same(value, whole) for whole in self._wholes) and name not in (_PAIR_PARTS | self.known.common):
             table.setdefault(name, value)
 
     def _is_concerned(self, file: CppFile, function: CppFunction) -> bool:
@@ -187,18 +204,15 @@ class HostChecks:
 
     def _gates(self, file: CppFile) -> Iterator[Gate]:
         for function in file.syntax.functions:
-            if not self._is_concerned(file, function):
+            if function.is_kernel or not self._is_concerned(file, function):
                 continue
             names = self._names(file, function)
             words = {*names, *self.known.members, *self.known.results}
-            if function.words.isdisjoint(words) or function.is_kernel:
+            if function.words.isdisjoint(words):
                 continue
-            lines = [
-                i
-                for i in range(function.first, function.last + 1)
-                if not words.isdisjoint(_NAME.findall(file.lines[i - 1]))
-            ]
-            for condition in conditions_between(file.syntax, function.first, function.last) if lines else ():
+            text = enumerate(function.text.split("\n"), function.first)
+            lines = [number for number, line in text if not words.isdisjoint(_NAME.findall(line))]
+            for condition in conditions_in(function) if lines else ():
                 if any(condition.first <= line <= condition.last for line in lines):
                     gate = self._gate(file, function, condition, names)
                     if gate is not None:

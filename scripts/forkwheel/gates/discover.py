@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
+from forkwheel.gates.hot import holds_line, span
 from forkwheel.gates.interpret import Interpreter
 from forkwheel.gates.modules import Module
-from forkwheel.gates.names import holds_line, span
 from forkwheel.gates.objects import Bound, ClassRef, FunctionRef, Instance, Partial, Scope
 from forkwheel.gates.syntax import stored_attributes
 from forkwheel.gates.values import Value, Varying
@@ -33,6 +32,7 @@ class Discovery:
         self._interpreter = interpreter
         self._proved: set[str] = set()
         self._known: dict[Module, None] = {}
+        self._mentioning: dict[str, list[Module]] = {}  # the modules that have a word
         self._distinctive: dict[str, bool] = {}
 
     def extend(self, modules: Iterable[Module]) -> None:
@@ -41,6 +41,8 @@ class Discovery:
         fresh: set[str] = set()  # words that became hot
         modules = [module for module in modules if module not in self._known]
         for module in modules:
+            for word in module.every_word:
+                self._mentioning.setdefault(word, []).append(module)
             if "capabilit" in module.text or "major_versions" in module.text or "supported_" in module.text:
                 fresh.update(match[1] for match in _DECLARING.finditer(module.text))
         self._known.update(dict.fromkeys(modules))
@@ -48,19 +50,26 @@ class Discovery:
         hot.update(fresh)
         if fresh:
             self._interpreter.forget()
-        concerned = {module: lines for module in modules if (lines := module.lines_with(hot))}
-        others = (module for module in self._known if module not in concerned)
-        concerned.update([(module, lines) for module in others if (lines := module.lines_with(fresh))])
+        concerned = {m: m.lines_with(hot) for m in self._with(hot, within=dict.fromkeys(modules))}
+        others = (module for module in self._with(fresh) if module not in concerned)
+        concerned.update([(module, module.lines_with(fresh)) for module in others])
+        for module in modules:
+            if module not in concerned:
+                module.release()
         for _ in range(_ROUNDS):
             concerned = self._round(concerned)
             if not concerned:
                 return
 
+    def _with(self, words: Iterable[str], *, within: dict[Module, None] | None = None) -> list[Module]:
+        """Return the modules that have any of some words, in order."""
+        found = {module for word in words for module in self._mentioning.get(word, ())}
+        return [module for module in (self._known if within is None else within) if module in found]
+
     def _is_distinctive(self, word: str) -> bool:
         """Tell whether a word means one thing in all files."""
         if word not in self._distinctive:
-            mentions = islice((module for module in self._known if word in module.words), _COMMON + 1)
-            self._distinctive[word] = len(word) > _SHORT and sum(1 for _ in mentions) <= _COMMON
+            self._distinctive[word] = len(word) > _SHORT and len(self._mentioning.get(word, ())) <= _COMMON
         return self._distinctive[word]
 
     def _is_local(self, word: str) -> bool:
@@ -86,7 +95,9 @@ class Discovery:
         self._proved.update(fresh)
         interpreter.hot.update(fresh)
         interpreter.forget()
-        return {m: lines for m in self._known if (lines := m.lines_with(fresh | grown.get(m, set())))}
+        touched = {*self._with(fresh), *grown}
+        everywhere = ((m, m.lines_with(fresh | grown.get(m, set()))) for m in self._known if m in touched)
+        return {module: lines for module, lines in everywhere if lines}
 
 
 def _learn(interpreter: Interpreter, module: Module, lines: list[int]) -> Iterator[str]:

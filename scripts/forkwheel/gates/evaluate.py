@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from forkwheel.gates import operators
-from forkwheel.gates.names import Names
+from forkwheel.gates.classes import Classes
 from forkwheel.gates.objects import (
     FunctionRef,
     Scope,
@@ -30,7 +30,7 @@ from forkwheel.gates.values import (
 _MOST_ITEMS = 64
 
 
-class Evaluator(Names):
+class Evaluator(Classes):
     """Evaluates expressions; statements and calls of the trees' own functions are its subclass's."""
 
     # Parameters of which it is known that an architecture is looked for in them, and how the

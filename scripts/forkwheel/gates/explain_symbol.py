@@ -12,10 +12,10 @@ from forkwheel.gates.arch import Arch, universe
 from forkwheel.gates.cuda_gates import CppFile, Sections
 from forkwheel.gates.discover import Discovery
 from forkwheel.gates.files import SourceFile
+from forkwheel.gates.hot import span
 from forkwheel.gates.interpret import Interpreter
 from forkwheel.gates.model import Place
 from forkwheel.gates.modules import Module, Modules
-from forkwheel.gates.names import span
 from forkwheel.gates.objects import Bound, ClassRef, FunctionRef, Partial, Scope
 from forkwheel.gates.values import Value, per_arch, text_of
 
@@ -139,5 +139,5 @@ def _cpp(files: list[CppFile], every: list[CppFile], name: str, archs: tuple[Arc
             yield Definition(Place(file.root, file.path, line), name, text, (), values)
         for function in file.syntax.functions:
             if function.name == name:
-                text = file.lines[function.first - 1].strip()
+                text = file.text.split("\n")[function.first - 1].strip()
                 yield Definition(Place(file.root, file.path, function.first), name, text, (), ())

@@ -6,7 +6,7 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -58,6 +58,18 @@ class SourceFile:
         return self.path.endswith(PYTHON)
 
 
+@dataclass(frozen=True)
+class PackedFile(SourceFile):
+    """A file that is still in its archive; ``digest`` is the archive's."""
+
+    archive: zipfile.ZipFile | None = field(default=None, compare=False, repr=False)
+
+    def read(self) -> bytes:
+        """Return the bytes."""
+        assert self.archive is not None
+        return self.archive.read(self.path)
+
+
 def decode(content: bytes, *, is_python: bool) -> str:
     """Decode a source: as a Python file declares it, else as UTF-8; a byte order mark is left out."""
     declared = _ENCODING.match(content) if is_python else None
@@ -100,6 +112,17 @@ def files_of(name: str, tree: Tree, changes: Sequence[Change] = ()) -> list[Sour
             entry = replace(entry, sha256=sha256_file(file))
         found.append(SourceFile(name, path, entry.sha256, file, content.get(path)))
     return found
+
+
+def files_in_wheel(name: str, wheel: Path, *, digest: str, stack: ExitStack) -> list[SourceFile]:
+    """List the Python and C++ files of a wheel, to be read while ``stack`` is open; nothing is unpacked."""
+    archive = stack.enter_context(zipfile.ZipFile(wheel))
+    infos = sorted(archive.infolist(), key=lambda info: info.filename)
+    return [
+        PackedFile(name, info.filename, digest, wheel, archive=archive)
+        for info in infos
+        if _is_wanted(info.filename, info.file_size)
+    ]
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 
 from forkwheel.gates.frame import Frame, Live, Visitor
+from forkwheel.gates.hot import span
 from forkwheel.gates.modules import Module
-from forkwheel.gates.names import span
 from forkwheel.gates.objects import ClassRef, External, Function, FunctionRef, Scope
 from forkwheel.gates.patterns import Patterns, all_of
 from forkwheel.gates.values import (

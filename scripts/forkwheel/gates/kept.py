@@ -13,7 +13,7 @@ from forkwheel.gates.files import SourceFile
 from forkwheel.store import Store, write_whole
 
 # Raised whenever the same sources may give other gates: what is in the cache is then not used.
-ANALYSER = 2
+ANALYSER = 3
 
 
 @dataclass(frozen=True)

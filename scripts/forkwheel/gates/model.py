@@ -84,19 +84,20 @@ class Layer:
 
 @dataclass(frozen=True)
 class Expectation:
-    """A gate that stays closed on purpose, known by file, function and a part of its condition."""
+    """A gate that stays closed on purpose, known by file, function and its condition, or a part of that."""
 
     file: str
     symbol: str
     condition: str
     reason: str
+    exact: bool = False  # the condition is the whole of the gate's
 
     def covers(self, gate: Gate) -> bool:
         """Tell whether this is about a gate."""
         return (
             gate.place.path.endswith(self.file)
             and gate.symbol.endswith(self.symbol)
-            and self.condition in gate.condition
+            and (gate.condition == self.condition if self.exact else self.condition in gate.condition)
         )
 
 

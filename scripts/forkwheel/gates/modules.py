@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -12,6 +13,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from forkwheel.gates.files import FileKey, SourceFile
+from forkwheel.gates.late import without_bodies
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _GLOBAL = re.compile(r"^[ \t]+global[ \t]+([\w, \t]+)", re.MULTILINE)
@@ -45,9 +47,19 @@ class Module:
         return self.read()
 
     @cached_property
+    def every_word(self) -> tuple[str, ...]:
+        """Every identifier-like word of the file, once; equal words of all files are one object."""
+        return tuple(map(sys.intern, set(_WORD.findall(self.text))))
+
+    def release(self) -> None:
+        """Keep no text; it is read again when it is asked for."""
+        for name in ("text", "lines", "words", "_starts"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
     def words(self) -> frozenset[str]:
-        """Every identifier-like word of the file."""
-        return frozenset(_WORD.findall(self.text))
+        """The words, to look one up."""
+        return frozenset(self.every_word)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -79,7 +91,7 @@ class Module:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return ast.parse(self.text)
+                return without_bodies(ast.parse(self.text), lambda first, last: self.lines[first - 1 : last])
         except (SyntaxError, ValueError, RecursionError) as error:
             line = getattr(error, "lineno", None) or 1
             self.failures.append(f"{self.path}:{line}: does not parse: {getattr(error, 'msg', error)}")

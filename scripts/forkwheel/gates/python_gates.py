@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from forkwheel.gates.arch import universe
 from forkwheel.gates.discover import Discovery
 from forkwheel.gates.frame import Live
+from forkwheel.gates.hot import span
 from forkwheel.gates.interpret import Interpreter
 from forkwheel.gates.model import Gate, Question
 from forkwheel.gates.modules import Module, Modules
-from forkwheel.gates.names import span
 from forkwheel.gates.objects import ClassRef, FunctionRef, Scope
 from forkwheel.gates.scanner import Scanner
 from forkwheel.gates.syntax import (

@@ -75,6 +75,7 @@ def _expectation(section: Section) -> Expectation:
         symbol=section.string("symbol", default=""),
         condition=section.string("condition", default=""),
         reason=section.string("reason"),
+        exact=section.flag("exact", default=False),
     )
     section.finish()
     return expectation
