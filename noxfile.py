@@ -21,8 +21,9 @@ nox.options.default_venv_backend = "virtualenv"
 
 def _forkwheel(session: nox.Session, *arguments: str) -> None:
     """Run a forkwheel command and keep its exit code, which nox would turn into 1."""
-    program = str(bootstrap.environment(ROOT) / "bin" / "forkwheel")
-    code = subprocess.run([program, *arguments, *session.posargs], check=False).returncode
+    given = bootstrap.resolved(session.posargs, Path(session.invoked_from))
+    program = str(bootstrap.environment(ROOT, given) / "bin" / "forkwheel")
+    code = subprocess.run([program, *arguments, *given], check=False).returncode
     if code:
         raise SystemExit(code)
 
@@ -98,7 +99,7 @@ def reproduce(session: nox.Session) -> None:
 
 @_session("fetch")
 def fetch(session: nox.Session) -> None:
-    """Fetch all that a build needs, [-- --bundle DIR] for a machine without a network."""
+    """Fetch all that a build needs, with --bundle DIR for a machine without a network: -- --recipe NAME."""
     _forkwheel(session, "fetch")
 
 

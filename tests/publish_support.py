@@ -6,6 +6,7 @@ import contextlib
 import functools
 import http.server
 import json
+import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -56,7 +57,12 @@ def make_wheel(
 
 
 def make_set(
-    folder: Path, *, local: str = "fork.1", names: tuple[str, ...] = ("base", "demo"), revision: int = 1
+    folder: Path,
+    *,
+    recipe: str = "fork",
+    local: str = "fork.1",
+    names: tuple[str, ...] = ("base", "demo"),
+    revision: int = 1,
 ) -> WheelSet:
     """Write a set of wheels with its manifest, provenance and install files; ``demo`` requires ``base``."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,9 +72,9 @@ def make_set(
         key = Key(parts_of(name, version)).digest
         requires = (f"base=={version}", "extra") if name == "demo" else ()
         packages.append(_package(make_wheel(folder, name, version, requires=requires, key=key), name, version, key))
-    recipe = {"name": "fork", "local": "fork", "revision": revision, "target": "sm_120a"}
-    document = {"schema": 1, "recipe": recipe, "packages": packages}
-    manifest = folder / "fork.manifest.json"
+    about = {"name": recipe, "local": "fork", "revision": revision, "target": "sm_120a"}
+    document = {"schema": 1, "recipe": about, "packages": packages}
+    manifest = folder / f"{recipe}.manifest.json"
     manifest.write_bytes(write_json(document))
     _write_beside(manifest, document)
     return load_set(manifest)
@@ -100,10 +106,35 @@ def _locked(wheel: SetWheel) -> LockedWheel:
     return LockedWheel(wheel.package, wheel.version, key, wheel.filename, wheel.sha256, wheel.size, parts)
 
 
-def make_lock(file: Path, wheels: WheelSet) -> Path:
+def make_lock(file: Path, wheels: WheelSet, *, released: bool = False) -> Path:
     """Write the lock in which a set is a revision."""
     locked = tuple(_locked(one) for one in wheels.wheels)
-    WheelsLock(file, (Revision(wheels.revision, False, locked),)).write()
+    WheelsLock(file, (Revision(wheels.revision, released, locked),)).write()
+    return file
+
+
+def write_recipe(folder: Path) -> Path:
+    """Write a recipe called fork that lies in no folder ``recipes``."""
+    folder.mkdir(parents=True)
+    text = '[recipe]\nname = "fork"\nlocal = "fork"\nrevision = 1\n\n[[package]]\nname = "demo"\nversion = "1.0"\n'
+    text += (
+        f'epoch = {EPOCH}\n\n[[package.source]]\nkind = "sdist"\nfilename = "demo-1.0.tar.gz"\nsha256 = "{"0" * 64}"\n'
+    )
+    (folder / "recipe.toml").write_text(text)
+    return folder
+
+
+def make_key(folder: Path, name: str) -> Path:
+    """Make an SSH key without a password."""
+    key = folder / name
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)], check=True)
+    return key
+
+
+def allow(folder: Path, signer: str, key: Path) -> Path:
+    """Write the list of a signer who is allowed."""
+    file = folder / "allowed_signers"
+    file.write_text(f'{signer} namespaces="forkwheel" {key.with_suffix(".pub").read_text()}')
     return file
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +17,9 @@ from forkwheel.cuda.jit_cache import clear_after_build
 from forkwheel.errors import UsageError, VerificationError
 from forkwheel.explain import explanation_rows
 from forkwheel.fetch import FetchContext, parse_mirrors
-from forkwheel.outputs import KernelOutput, write_outputs
+from forkwheel.hints import short_path
+from forkwheel.options import add_mirror_option, add_recipe_option
+from forkwheel.outputs import KernelOutput, check_output_folder, write_outputs
 from forkwheel.pipeline import Workshop, audit_plans, build_all, open_workshop, plan_all
 from forkwheel.plan import Plan
 from forkwheel.recipe import SOURCE_KINDS, find_recipe, load_recipe
@@ -28,7 +31,7 @@ def register(commands: Commands) -> None:
     """Add ``build`` and ``lock``."""
     build = commands.add("build", help="build the wheels of a recipe")
     add_source_options(build)
-    build.add_argument("--out", type=Path, default=Path("dist"), help="output folder (default: dist)")
+    build.add_argument("--out", type=Path, metavar="DIR", default=Path("dist"), help="output folder (default: dist)")
     build.add_argument("--explain", action="store_true", help="show the build keys and what changed; build nothing")
     build.add_argument("--locked", action="store_true", help="refuse to build what the lock does not know")
     add_bundle_option(build)
@@ -50,12 +53,10 @@ def register(commands: Commands) -> None:
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which recipe is meant and where its sources may come from."""
-    parser.add_argument("--recipe", required=True, help="name or path of the recipe")
+    add_recipe_option(parser, required=True)
     parser.add_argument("--source", choices=SOURCE_KINDS, help="use this kind of source only")
     parser.add_argument("--offline", action="store_true", help="use the cache alone")
-    parser.add_argument(
-        "--mirror", action="append", default=[], metavar="URL=PATH", help="fetch a git URL from another place"
-    )
+    add_mirror_option(parser)
 
 
 def open_shop(options: argparse.Namespace, console: Console) -> Workshop:
@@ -73,6 +74,8 @@ def open_shop(options: argparse.Namespace, console: Console) -> Workshop:
 def _build(options: argparse.Namespace, console: Console) -> int:
     started = _now()
     shop = open_shop(options, console)
+    if not options.explain:
+        check_output_folder(options.out)
     if options.with_kernels:
         _check_kernels(shop)
     shop = supplied(shop, options.from_bundle, with_toolchain=options.with_kernels)
@@ -84,8 +87,10 @@ def _build(options: argparse.Namespace, console: Console) -> int:
     if not options.no_audit:
         audit_plans(shop, plans)
     built = build_all(shop, plans)
-    with _kernels(shop, plans, options) as kernels, console.bind(shop.recipe.name).stage("write"):
-        write_outputs(options.out, shop.recipe, built, started=started, finished=_now(), kernels=kernels)
+    with _kernels(shop, plans, options) as kernels, console.bind(shop.recipe.name).stage("write", quiet=True):
+        written = write_outputs(options.out, shop.recipe, built, started=started, finished=_now(), kernels=kernels)
+    for name in written.removed:
+        shop.context.log.info(f"removed {options.out / name}, which is no part of this set")
     if not options.keep_jit_cache:
         _clear_jit_caches(shop, built)
     _summary(shop, built, console)
@@ -137,7 +142,9 @@ def _explain(plans: tuple[Plan, ...], previous: dict[str, object] | None, consol
     console.data({"schema": 1, "packages": [item.document() for item in explained]}) if console.json_mode else None
     for item in explained:
         console.line(item.summary())
-        console.table(("part", "value", "changed from"), item.short_rows())
+        for change in item.changes():
+            console.line(f"  {change}")
+        console.table(("unchanged" if item.against else "part", "value"), item.others())
     return 0
 
 
@@ -153,7 +160,7 @@ def _report_development(shop: Workshop, plans: tuple[Plan, ...], console: Consol
             raise VerificationError(
                 f"{plan.package.name}: key {plan.key.digest[:12]} is not in the lock of {shop.recipe.name} "
                 f"revision {shop.recipe.revision}: {reason}",
-                hint="run `nox -s lock` to record it, or build without --locked",
+                hint="run `nox -s lock -- --recipe RECIPE` to record it, or build without --locked",
             )
         console.bind(plan.label).warning(f"development build {plan.version}: {reason}")
 
@@ -200,9 +207,16 @@ def _lock(options: argparse.Namespace, console: Console) -> int:
         choose_toolchain(shop.recipe, store=shop.store, log=shop.context.log)
     result = relock(shop, kind=options.source, inputs=options.inputs, release=options.release)
     console.line(result.message, kind="done")
+    for note in result.notes:
+        console.line(note)
     _wheel_table(result.built, console)
+    if result.changed:
+        console.line(f"next: `nox -s build -- --recipe {shlex.quote(options.recipe)}`", kind="hint")
     if console.json_mode:
         console.data({"schema": 1, "revision": result.revision, "changed": result.changed})
+    if result.changed:
+        build = shlex.join(["nox", "-s", "build", "--", "--recipe", options.recipe])
+        console.line(f"commit {short_path(shop.recipe.folder)}, and make the wheels with: {build}", kind="hint")
     return 0
 
 

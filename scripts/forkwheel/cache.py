@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from forkwheel.cache_names import entry_name
 from forkwheel.store import Store, remove_tree
 
 _KINDS = {
@@ -22,6 +23,8 @@ _KINDS = {
     "wheels": ("wheel", "wheel-"),
     "audits": ("audit", ""),
     "census": ("census", ""),
+    "upstream": ("upstream's files", ""),
+    "logs": ("log", ""),
 }
 """A folder of the cache: what it holds, and how the locks of its entries begin."""
 
@@ -64,13 +67,7 @@ def _entry(store: Store, kind: str, path: Path, *, lock: str) -> CacheEntry:
     held = store.root / "locks" / f"{lock}{stem}.lock"
     if lock and held.is_file():
         used.append(held.stat().st_mtime)
-    return CacheEntry(kind, path, _label(path), disk_size(path), max(used))
-
-
-def _label(path: Path) -> str:
-    """Name an entry by the file in it, where it is a folder for one; else by its digest."""
-    files = sorted(path.iterdir()) if path.is_dir() else []
-    return files[0].name if path.parent.name == "archives" and files else path.name[:16]
+    return CacheEntry(kind, path, entry_name(path), disk_size(path), max(used))
 
 
 def disk_size(path: Path) -> int:

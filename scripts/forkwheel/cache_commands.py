@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from forkwheel.cache import CacheEntry, disk_size, list_cache, prune
-from forkwheel.console import Console, readable_size
+from forkwheel.console import Console, plural, readable_size
 from forkwheel.errors import UsageError
 from forkwheel.store import Store
 
@@ -34,11 +34,18 @@ def run(options: argparse.Namespace, console: Console) -> int:
         before = disk_size(store.root)
         removed = prune(store, days=options.prune, now=now)
         _show(removed, console, now=now)
-        console.line(f"freed {readable_size(before - disk_size(store.root))} in {len(removed)} entries", kind="done")
+        if not removed:
+            console.line(f"nothing to free: there is nothing that was unused for {options.prune:g} days", kind="done")
+            return 0
+        console.line(
+            f"freed {readable_size(before - disk_size(store.root))} in {plural(len(removed), 'entry')}", kind="done"
+        )
         return 0
     entries = list_cache(store)
     _show(entries, console, now=now)
-    console.line(f"{store.root}: {readable_size(disk_size(store.root))} in {len(entries)} entries; some share files")
+    console.line(
+        f"{store.root}: {readable_size(disk_size(store.root))} in {plural(len(entries), 'entry')}; some share files"
+    )
     return 0
 
 
@@ -46,6 +53,8 @@ def _show(entries: Iterable[CacheEntry], console: Console, *, now: float) -> Non
     entries = list(entries)
     if console.json_mode:
         console.data({"schema": SCHEMA, "entries": [_document(entry, now) for entry in entries]})
+    if not entries:
+        return
     rows = [(entry.kind, entry.name, readable_size(entry.size), f"{entry.age(now):.1f} days") for entry in entries]
     console.table(("kind", "entry", "size", "unused for"), rows)
 

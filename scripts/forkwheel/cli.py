@@ -17,6 +17,7 @@ from forkwheel import __version__
 from forkwheel.children import CHILDREN
 from forkwheel.console import Console
 from forkwheel.errors import ForkwheelError, host_error
+from forkwheel.hints import complete_hint
 
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
 _INTERRUPTED = 130  # 128 + SIGINT
@@ -33,7 +34,7 @@ _COMMANDS = {
     "port": "forkwheel.upstream.port_commands",
     "show": "forkwheel.wheels.commands",
     "publish": "forkwheel.release.publish_commands",
-    "verify": "forkwheel.release.publish_commands",
+    "verify": "forkwheel.release.verify_commands",
     "reproduce": "forkwheel.release.reproduce_commands",
     "cache": "forkwheel.cache_commands",
     "doctor": "forkwheel.doctor_commands",
@@ -77,13 +78,16 @@ class Commands:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     console = Console()
+    options = argparse.Namespace()
     try:
         first = next((argument for argument in arguments if not argument.startswith("-")), None)
-        options = _parser(first).parse_args(arguments)
+        options = _parser(first).parse_args(arguments, options)
         events = os.environ.get("FORKWHEEL_EVENTS")
         console = Console(json_mode=options.json, events=Path(events) if events else None)
         return int(options.run(options, console))
     except ForkwheelError as error:
+        if recipe := getattr(options, "recipe", None):
+            error.hint = complete_hint(error.hint, recipe=recipe, worktree=getattr(options, "worktree", None))
         console.error(error)
         return error.exit_code
     except BrokenPipeError:

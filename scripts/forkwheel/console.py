@@ -47,6 +47,15 @@ def readable_size(size: int) -> str:
     return f"{value:.1f} GB"
 
 
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun."""
+    if count == 1:
+        return f"1 {noun}"
+    if re.search("[^aeiou]y$", noun):
+        return f"{count} {noun[:-1]}ies"
+    return f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
+
+
 class _Writer(RichConsole):
     """A Rich console that leaves a broken pipe to the program instead of ending it."""
 
@@ -132,10 +141,10 @@ class Console:
             self._errors.print(Text(printable(f"hint: {error.hint}"), style=_STYLES["hint"]))
 
     @contextmanager
-    def stage(self, name: str, package: str) -> Iterator[None]:
-        """Report that a stage runs, and how long it took."""
+    def stage(self, name: str, package: str, *, quiet: bool = False) -> Iterator[None]:
+        """Report that a stage runs, and how long it took; a ``quiet`` one only to programs."""
         self._event("start", name, package)
-        task = self._start_task(name, package)
+        task = None if quiet else self._start_task(name, package)
         started = time.monotonic()
         try:
             yield
@@ -145,7 +154,8 @@ class Console:
             raise
         seconds = time.monotonic() - started
         self._end_task(task)
-        self.line(f"{name}: done in {seconds:.1f} s", kind="done", package=package)
+        if not quiet:
+            self.line(f"{name}: done in {seconds:.1f} s", kind="done", package=package)
         self._event("end", name, package)
 
     def progress(self, text: str, package: str) -> None:
@@ -210,9 +220,13 @@ class Log:
         self._console = console
         self.package = package
 
-    def stage(self, name: str) -> Any:
+    def of(self, package: str) -> Log:
+        """Return the log of another package."""
+        return Log(self._console, package)
+
+    def stage(self, name: str, *, quiet: bool = False) -> Any:
         """Return a context manager that reports a stage as started, done and timed."""
-        return self._console.stage(name, self.package)
+        return self._console.stage(name, self.package, quiet=quiet)
 
     def info(self, text: str) -> None:
         """Report one line."""

@@ -34,7 +34,7 @@ def fork_findings(recipe: Recipe, *, python: Path | None, home: Path) -> Iterato
         if package.jit_cache is not None:
             yield jit_cache(package, package.jit_cache, recipe, home=home)
     if python is None:
-        yield Finding("installed packages", (INSTALL,), None, "not looked at", "name the fork's python with --python")
+        yield Finding("installed packages", (INSTALL,), None, "not looked at", "give --python PATH")
         return
     try:
         installed = _installed(python)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from forkwheel.errors import ForkwheelError
+from forkwheel.errors import ForkwheelError, NoGpuError
 from forkwheel.fetch.masking import mask
 
 BUILD, KERNELS, SMOKE, INSTALL = "build", "kernels", "smoke", "install"
@@ -26,13 +26,17 @@ _MEMORY = {BUILD: 1 * _GB, KERNELS: 6 * _GB}
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: what it is needed for, whether it holds (None: it could not be checked), and what to do."""
+    """One check: what it is needed for, whether it holds (None: it could not be checked), and what to do.
+
+    ``no_gpu`` tells a machine without a GPU from one whose GPU does not serve.
+    """
 
     name: str
     needed_for: tuple[str, ...]
     holds: bool | None
     found: str
     hint: str = ""
+    no_gpu: bool = False
 
     def status(self, purposes: tuple[str, ...]) -> str:
         """Return ``PASS``, ``SKIP``, ``FAIL``, or ``WARN`` where it is needed for other purposes only."""
@@ -151,7 +155,8 @@ def gpu(target: str) -> Iterator[Finding]:
     try:
         machine = find_machine()
     except ForkwheelError as error:
-        yield Finding("GPU", (SMOKE,), False, error.message, "smoke and bench need one; a build does not")
+        hint = f"{error.hint}; a build needs none"
+        yield Finding("GPU", (SMOKE,), False, error.message, hint, no_gpu=isinstance(error, NoGpuError))
         return
     wanted = "SM" + "".join(filter(str.isdigit, target))
     kinds = sorted({device.architecture for device in machine.devices})

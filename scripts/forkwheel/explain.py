@@ -9,6 +9,9 @@ from typing import Any
 
 from forkwheel.plan import Plan
 
+_LONGEST = 60
+"""Characters of an unchanged value that are shown; the JSON document has it whole."""
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -32,10 +35,13 @@ class Explanation:
         changed = [part for part, _, _, mark in self.rows if mark]
         return f"{head}; against the {self.against}: " + (f"changed: {', '.join(changed)}" if changed else "unchanged")
 
-    def short_rows(self) -> list[tuple[str, str, str]]:
-        """Return (part, value, the other's value where it differs), the changed ones first, digests cut short."""
-        rows = [(part, _short(value), _short(other) if mark else "") for part, value, other, mark in self.rows]
-        return sorted(rows, key=lambda row: not row[2])
+    def changes(self) -> list[str]:
+        """Return a line for each changed part, with both values whole but for their digests."""
+        return [f"{part}: {_short(value)}, was {_short(other)}" for part, value, other, mark in self.rows if mark]
+
+    def others(self) -> list[tuple[str, str]]:
+        """Return (part, value) of what did not change, cut short."""
+        return [(part, _cut(_short(value))) for part, value, _, mark in self.rows if not mark]
 
     def document(self) -> dict[str, Any]:
         """Return the explanation for JSON."""
@@ -53,6 +59,10 @@ class Explanation:
 
 def _short(value: str) -> str:
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1", value)
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1]}…"
 
 
 def explanation_rows(plans: tuple[Plan, ...], previous: Mapping[str, Any] | None) -> tuple[Explanation, ...]:

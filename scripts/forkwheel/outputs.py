@@ -31,6 +31,14 @@ class KernelOutput:
     records: Mapping[str, dict[str, Any]]
 
 
+@dataclass(frozen=True)
+class Written:
+    """The files of an output folder that a run wrote, and the names of those that it removed from there."""
+
+    files: tuple[Path, ...]
+    removed: tuple[str, ...]
+
+
 def write_outputs(
     dist: Path,
     recipe: Recipe,
@@ -39,8 +47,8 @@ def write_outputs(
     started: str,
     finished: str,
     kernels: KernelOutput | None = None,
-) -> list[Path]:
-    """Write a set of wheels and its records to ``dist`` and return the files.
+) -> Written:
+    """Write a set of wheels and its records to ``dist``.
 
     Each file is replaced whole. Wheels that an earlier manifest of the same recipe lists and
     that are not in this set are removed, so that the folder never mixes two sets.
@@ -68,14 +76,15 @@ def write_outputs(
         for suffix, record in kernels.records.items() if kernels else ():
             write_whole(dist / f"{recipe.name}.{suffix}", write_json(record))
         write_whole(manifest_file, write_json(document))
-        for name in stale:
+        removed = tuple(sorted(name for name in stale if (dist / name).is_file()))
+        for name in removed:
             (dist / name).unlink(missing_ok=True)
         files += [manifest_file, *_write_beside(manifest_file, document)]
         observed_file = dist / f"{recipe.name}.observed.json"
         write_whole(observed_file, write_json(observed(recipe, built, started=started, finished=finished)))
         sums = _sums(dist)
         write_whole(dist / "SHA256SUMS", sums.encode())
-    return [*files, dist / "SHA256SUMS", observed_file]
+    return Written((*files, dist / "SHA256SUMS", observed_file), removed)
 
 
 def _write_beside(manifest_file: Path, document: dict[str, Any]) -> list[Path]:
@@ -129,6 +138,22 @@ def _check_room(dist: Path, manifest_file: Path, wheels: Mapping[str, str]) -> N
                 )
 
 
+def check_output_folder(dist: Path) -> None:
+    """Raise UsageError where a folder can't be made or written to, before there is anything to write."""
+    try:
+        there = next(folder for folder in (dist, *dist.absolute().parents) if os.path.lexists(folder))
+        if not there.is_dir():
+            raise _unusable(dist, f"{there} is no folder")
+    except OSError as error:
+        raise _unusable(dist, error.strerror) from error
+    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        raise _unusable(dist, f"no permission to write to {there}")
+
+
+def _unusable(dist: Path, why: str | None) -> UsageError:
+    return UsageError(f"the output folder {dist} cannot be used: {why}", hint="give another one with --out")
+
+
 @contextmanager
 def _held(dist: Path) -> Iterator[None]:
     """Hold the folder against other runs that write to it."""
@@ -136,9 +161,7 @@ def _held(dist: Path) -> Iterator[None]:
         dist.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(dist, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise UsageError(
-            f"the output folder {dist} cannot be used: {error.strerror}", hint="give another one with --out"
-        ) from error
+        raise _unusable(dist, error.strerror) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -12,7 +12,7 @@ from forkwheel.fetch import FetchContext
 from forkwheel.made import check_against_lock, publish_made, read_made
 from forkwheel.patching.apply import Change
 from forkwheel.plan import Plan, check_plan, make_plans, naming_wheel
-from forkwheel.recipe import Recipe
+from forkwheel.recipe import ANY_TARGET, Recipe
 from forkwheel.release import inputs as inputs_lock
 from forkwheel.release.inputs import Inputs
 from forkwheel.release.lock import WheelsLock, load_lock, wheels_lock_file
@@ -71,10 +71,17 @@ def plan_all(shop: Workshop, *, kind: str | None = None, revision: int | None = 
 
 
 def audit_plans(shop: Workshop, plans: tuple[Plan, ...]) -> None:
-    """Refuse a series that opens a path halfway; nothing to do without gates.toml, or where the keys passed before."""
+    """Refuse a series that opens a path halfway; where the keys passed before there is nothing to do.
+
+    Without gates.toml nothing is audited, which a recipe for one GPU's sake has to be told.
+    """
     from forkwheel.gates.check import check_plans, needs_check
 
     recipe, gates_file = shop.recipe, shop.recipe.folder / "gates.toml"
+    if not gates_file.is_file():
+        if recipe.target != ANY_TARGET and any(plan.series.patches for plan in plans):
+            shop.console.bind(recipe.name).info(f"the gates are not audited: {recipe.folder} has no gates.toml")
+        return
     slot = needs_check(plans, gates_file=gates_file, target=recipe.target, store=shop.store)
     if slot is None:
         return
@@ -97,8 +104,9 @@ def build_all(shop: Workshop, plans: tuple[Plan, ...]) -> tuple[Built, ...]:
 
 def rebuild(shop: Workshop, plan: Plan) -> str:
     """Build a wheel once more, in another folder, keep nothing of it, and return its SHA-256."""
+    log = shop.console.bind(f"{plan.label}, again in another folder")
     with shop.store.temporary() as work:
-        return _make(shop, plan, _changes(shop, plan), work).sha256
+        return _make(shop, plan, _changes(shop, plan), work, log=log).sha256
 
 
 def _changes(shop: Workshop, plan: Plan) -> tuple[Change, ...]:
@@ -116,7 +124,7 @@ def _built(shop: Workshop, plan: Plan, checked: tuple[Change, ...] | None) -> Bu
         if reused is None:
             changes = _changes(shop, plan) if checked is None else checked
             with shop.store.temporary() as work:
-                wheel = _make(shop, plan, changes, work)
+                wheel = _make(shop, plan, changes, work, log=shop.log(plan))
                 check_against_lock(plan, wheel)
                 publish_made(wheel, changes, store=shop.store, slot=slot)
     found = reused or read_made(slot, store=shop.store, log=shop.log(plan))
@@ -130,14 +138,14 @@ def _slot(shop: Workshop, plan: Plan) -> Path:
     return shop.store.path("wheels", plan.key.digest, plan.version)
 
 
-def _make(shop: Workshop, plan: Plan, changes: tuple[Change, ...], work: Path) -> Wheel:
+def _make(shop: Workshop, plan: Plan, changes: tuple[Change, ...], work: Path, *, log: Log) -> Wheel:
     # Imported here because most runs build nothing, and these imports take longer than such a run.
     from forkwheel.making import make_from_source
     from forkwheel.wheel_source import make_from_wheel
 
     made = work / "made"
     made.mkdir()
-    context, log = shop.context, shop.log(plan)
+    context = shop.context
     if plan.source.source.kind == "wheel":
         with naming_wheel(plan.package):
             return make_from_wheel(shop.recipe, plan, changes, context=context, work=work, made=made, log=log)

@@ -52,7 +52,11 @@ class Plan:
     @property
     def label(self) -> str:
         """Name the package, and which of its wheels, for a person."""
-        return f"{self.package.name} {self.tags}" if self.tags and not self.package.is_taken else self.package.name
+        return _label(self.package, self.tags)
+
+
+def _label(package: Package, tags: str) -> str:
+    return f"{package.name} {tags}" if tags and not package.is_taken else package.name
 
 
 def make_plans(
@@ -98,7 +102,8 @@ def _fetch_all(
     packages: Sequence[Package], *, context: FetchContext, console: Console, kind: str | None
 ) -> list[SourceTree]:
     def fetch(package: Package) -> SourceTree:
-        mine = replace(context, log=console.bind(package.name))
+        tags = wheel_tags(package.sources[0].pin.partition("@")[0]) if len(package.sources) == 1 else ""
+        mine = replace(context, log=console.bind(_label(package, tags)))
         if package.is_taken:
             return archive_tree(package, context=mine)
         with naming_wheel(package):
@@ -183,7 +188,7 @@ def _check_locked_version(recipe: Recipe, package: Package, locked: LockedWheel 
         raise RecipeError(
             f"{recipe.folder}: the lock of revision {recipe.revision} has {package.name} {locked.version}, "
             f"which the recipe calls {expected}",
-            hint="run `nox -s lock`, or restore the lock from version control",
+            hint="run `nox -s lock -- --recipe RECIPE`, or restore the lock from version control",
         )
 
 

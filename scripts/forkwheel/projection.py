@@ -41,7 +41,7 @@ def project(root: Path, package: Package) -> Tree:
         for pattern in patterns:
             if not any(matches(name, (pattern,)) for name in kept):
                 raise RecipeError(
-                    f"`{field}` of {package.name}: {pattern!r} matches no file of the source",
+                    f"{package.at}`{field}` of {package.name}: {pattern!r} matches no file of the source",
                     hint="correct the pattern; paths start at the folder that holds the project",
                 )
     for name in set(names) - set(kept):
@@ -144,7 +144,7 @@ def _listed(names: list[str], package: Package) -> str:
     for name in names:
         if fault := name_fault(name):
             raise RecipeError(
-                f"`manifest_file` of {package.name} cannot list {shown(name)} of the source: {fault}",
+                f"{package.at}`manifest_file` of {package.name} cannot list {shown(name)} of the source: {fault}",
                 hint="add a pattern that matches it to `exclude`",
             )
     return "".join(f"{name}\n" for name in sorted(names))
@@ -152,20 +152,21 @@ def _listed(names: list[str], package: Package) -> str:
 
 def _check_place(name: str, present: Mapping[str, Entry], package: Package) -> None:
     """Refuse a generated file where the tree has a file or a folder, and below a file or a link."""
+    at = next((item.at for item in package.generated if item.path == name), package.at)
     if name in present:
         raise RecipeError(
-            f"{package.name}: {name} is generated, but the source has it too",
+            f"{at}{package.name}: {name} is generated, but the source has it too",
             hint=f"add {name!r} to `exclude`",
         )
     if inside := next((path for path in present if path.startswith(f"{name}/")), None):
         raise RecipeError(
-            f"{package.name}: {name} is generated, but it is a folder of the source, with {inside}",
+            f"{at}{package.name}: {name} is generated, but it is a folder of the source, with {inside}",
             hint="correct the path",
         )
     if above := next((folder for folder in folders_of(name) if folder in present), None):
         kind = "a link" if present[above].mode == SYMLINK else "a file"
         raise RecipeError(
-            f"{package.name}: {name} is generated, but {above} is {kind} of the source, not a folder",
+            f"{at}{package.name}: {name} is generated, but {above} is {kind} of the source, not a folder",
             hint=f"correct the path, or add {above!r} to `exclude`",
         )
 
@@ -176,13 +177,14 @@ def _substituted(tree: Tree, package: Package, *, version: str) -> dict[str, byt
     for item in package.substitutions:
         if item.path not in present or present[item.path].mode == SYMLINK:
             raise RecipeError(
-                f"`substitute` of {package.name}: the source has no file {item.path}", hint="correct the path"
+                f"{item.at}`substitute` of {package.name}: the source has no file {item.path}", hint="correct the path"
             )
         content = contents[item.path] if item.path in contents else (tree.root / item.path).read_bytes()
         found = content.count(item.text.encode())
         if found != 1:
             raise RecipeError(
-                f"`substitute` of {package.name}: {shown(item.text)} stands {found} times in {item.path}, not once",
+                f"{item.at}`substitute` of {package.name}: {shown(item.text)} stands {found} times in {item.path},"
+                " not once",
                 hint="give a text that stands there exactly once",
             )
         contents[item.path] = content.replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -19,6 +19,18 @@ LONGEST_NAME = 100
 """Characters of a name or version: they become part of file names, which hold 255 bytes."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """What a recipe states; ``place`` is its file and line, for errors alone: what stands elsewhere is equal."""
+
+    place: str = field(default="", compare=False, repr=False)
+
+    @property
+    def at(self) -> str:
+        """The start of an error's message about it."""
+        return f"{self.place}: " if self.place else ""
+
+
 @dataclass(frozen=True)
 class Submodule:
     """A submodule's path in its repository and the commit that it is pinned to."""
@@ -28,7 +40,7 @@ class Submodule:
 
 
 @dataclass(frozen=True)
-class GitSource:
+class GitSource(Placed):
     """A commit of a git repository; ``subdirectory`` is the folder that holds the project."""
 
     url: str
@@ -46,7 +58,7 @@ class GitSource:
 
 
 @dataclass(frozen=True)
-class FileSource:
+class FileSource(Placed):
     """An sdist or a wheel of the package index, pinned by its SHA-256."""
 
     kind: str
@@ -71,7 +83,7 @@ def wheel_tags(filename: str) -> str:
 
 
 @dataclass(frozen=True)
-class GeneratedFile:
+class GeneratedFile(Placed):
     """A file that forkwheel writes into the tree; ``{version}`` in its text is replaced."""
 
     path: str
@@ -79,7 +91,7 @@ class GeneratedFile:
 
 
 @dataclass(frozen=True)
-class Substitution:
+class Substitution(Placed):
     """A text that stands exactly once in a file of the patched tree, and what replaces it.
 
     ``{version}`` in the replacement becomes the full version: this is how a version that a
@@ -112,7 +124,7 @@ class JitCache:
 
 
 @dataclass(frozen=True)
-class Package:
+class Package(Placed):
     """One upstream project: where it comes from, how it is patched and how it is built.
 
     ``epoch`` is the time (seconds since 1970) that every record of the build carries.

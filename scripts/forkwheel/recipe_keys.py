@@ -11,7 +11,7 @@ RECIPE = {
     "format": "the number of the recipe's format",
     "name": "the recipe's name, as commands take it",
     "local": 'the word after the + in the versions that are built: "demo" makes 1.0+demo.1',
-    "revision": "the number of the revision that is built; 0 for a recipe that was never released",
+    "revision": "the number of the revision that is built: 1 to begin with; `lock` counts it up",
     "target": 'the GPU architecture that is built for, such as "sm_120a", or "any"',
     "summary": "one line that says what the recipe is for",
 }

@@ -48,6 +48,7 @@ def read_recipe(file: Path, *, series_root: Path | None = None) -> Recipe:
     if not packages:
         top.fail("no package", hint="add a [[package]] table")
     _check_distinct(sections, packages)
+    _check_requires(sections, packages)
     _check_lengths(sections, packages, local)
     return Recipe(
         name=name,
@@ -96,14 +97,29 @@ def _check_distinct(sections: list[Section], packages: list[Package]) -> None:
         if name in seen:
             section.fail(f"package {package.name!r} is given twice", key="name", hint="remove one of them")
         seen.add(name)
+
+
+def _check_requires(sections: list[Section], packages: list[Package]) -> None:
+    """Refuse a pin that the recipe's own package does not meet: its wheel would require what it was not made for."""
+    own = {canonicalize_name(package.name): package for package in packages}
     for section, package in zip(sections, packages, strict=True):
-        for requirement in package.requires:
-            known = dict(package.required_versions)
-            if requirement not in known and canonicalize_name(Requirement(requirement).name) not in seen:
+        for text in package.requires:
+            if text in dict(package.required_versions):
+                continue
+            requirement = Requirement(text)
+            required = own.get(canonicalize_name(requirement.name))
+            if required is None:
                 section.fail(
-                    f"`requires` names {requirement!r}, which is no package of this recipe",
+                    f"`requires` names {text!r}, which is no package of this recipe",
                     key="requires",
                     hint="only requirements on the recipe's own packages are rewritten",
+                )
+            if not requirement.specifier.contains(required.version, prereleases=True):
+                section.fail(
+                    f"{package.name} {package.version} requires {text}, and this recipe has {required.version}",
+                    key="requires",
+                    hint=f"`requires` repeats what upstream's {package.name} {package.version} pins:"
+                    " give the two packages versions that go together",
                 )
 
 
@@ -142,6 +158,7 @@ def _package(section: Section, *, series_root: Path | None) -> Package:
         environment=_environment(section),
         config_settings=section.mapping("config_settings"),
         jit_cache=read_jit_cache(section.section("jit_cache", required=False)),
+        place=section.place(),
     )
 
 

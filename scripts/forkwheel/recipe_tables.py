@@ -97,6 +97,7 @@ def _git_source(section: Section) -> GitSource:
         tag=section.optional("tag", pattern=_TAG, what="a tag's name"),
         subdirectory=optional_tree_path(section, "subdirectory") or "",
         submodules=tuple(submodules),
+        place=section.place("commit"),
     )
 
 
@@ -134,7 +135,7 @@ def _file_source(section: Section, kind: str, name: str, version: str) -> FileSo
             f"{filename!r} is not of {name} {version}", key="filename", hint="correct the file name or the version"
         )
     sha256 = section.string("sha256", pattern=_SHA256, what="a SHA-256 of 64 lower-case hexadecimal digits")
-    return FileSource(kind, filename, sha256)
+    return FileSource(kind, filename, sha256, place=section.place("sha256"))
 
 
 def read_generated(section: Section) -> tuple[GeneratedFile, ...]:
@@ -145,7 +146,7 @@ def read_generated(section: Section) -> tuple[GeneratedFile, ...]:
         child.expect(recipe_keys.GENERATED)
         path = tree_path(child, "path")
         _check_place(child, "path", path, taken)
-        generated.append(GeneratedFile(path, child.string("text", allow_empty=True)))
+        generated.append(GeneratedFile(path, child.string("text", allow_empty=True), place=child.place("path")))
         taken[path] = child
     if manifest := optional_tree_path(section, "manifest_file"):
         _check_place(section, "manifest_file", manifest, taken)
@@ -167,7 +168,8 @@ def read_substitutions(section: Section) -> tuple[Substitution, ...]:
     for child in section.sections("substitute"):
         child.expect(recipe_keys.SUBSTITUTE)
         path, text = tree_path(child, "path"), child.string("text")
-        substitutions.append(Substitution(path, text, child.string("replacement", allow_empty=True)))
+        replacement = child.string("replacement", allow_empty=True)
+        substitutions.append(Substitution(path, text, replacement, place=child.place()))
     return tuple(substitutions)
 
 

@@ -18,15 +18,18 @@ from forkwheel.release.resolution import resolve_inputs
 from forkwheel.sources import source_tree
 from forkwheel.store import write_whole
 
+_LOCK_FIRST = "run `nox -s lock -- --recipe RECIPE` first"
+
 
 @dataclass(frozen=True)
 class Relocked:
-    """What locking did, in a line for a person."""
+    """What locking did, in a line for a person, and what else it wrote."""
 
     revision: int
     changed: bool
     message: str
     built: tuple[Built, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def relock(shop: Workshop, *, kind: str | None, inputs: bool, release: bool) -> Relocked:
@@ -43,9 +46,9 @@ def relock(shop: Workshop, *, kind: str | None, inputs: bool, release: bool) -> 
     current = shop.lock.revision(number)
     plans = plan_all(shop, kind=kind, revision=number)
     if current is not None and _same_keys(current, plans):
-        _write_recipe(shop.recipe, _with_revision(shop.recipe, number))
+        notes = _write_recipe(shop.recipe, number)
         shop = replace(shop, recipe=replace(shop.recipe, revision=number))
-        return _release(shop, current, release=release)
+        return replace(_release(shop, current, release=release), notes=notes)
     if current is not None and current.released:
         number = max(revision.number for revision in shop.lock.revisions) + 1
         plans = plan_all(shop, kind=kind, revision=number)
@@ -56,9 +59,9 @@ def relock(shop: Workshop, *, kind: str | None, inputs: bool, release: bool) -> 
     revision = Revision(number, release, tuple(_locked(item) for item in built))
     rewritten = shop.lock.revision(number) is not None
     shop.lock.with_revision(revision).write()
-    _write_recipe(shop.recipe, _with_revision(shop.recipe, number))
+    notes = _write_recipe(shop.recipe, number)
     what = "rewrote, as it was not released," if rewritten else "wrote"
-    return Relocked(number, True, f"{shop.lock.file}: {what} revision {number} of {shop.recipe.name}", built)
+    return Relocked(number, True, f"{shop.lock.file}: {what} revision {number} of {shop.recipe.name}", built, notes)
 
 
 def _choose_inputs(shop: Workshop, *, kind: str | None) -> Workshop:
@@ -92,7 +95,9 @@ def _release(shop: Workshop, current: Revision, *, release: bool) -> Relocked:
     audit_plans(shop, plans)
     for item in build_all(shop, plans):
         if item.plan.revision != current.number:
-            raise VerificationError(f"{item.wheel.filename} is not {name}", hint="run `nox -s lock` first")
+            raise VerificationError(
+                f"{item.wheel.filename} is not {name}", hint="run `nox -s lock -- --recipe RECIPE` first"
+            )
     shop.lock.with_revision(replace(current, released=True)).write()
     return Relocked(current.number, True, f"{shop.lock.file}: {name} is now released")
 
@@ -132,7 +137,9 @@ def _with_revision(recipe: Recipe, number: int) -> str:
     return f"{text[:start]}{number}{text[end:]}"
 
 
-def _write_recipe(recipe: Recipe, text: str) -> None:
-    content = text.encode("utf-8")
-    if recipe.file.read_bytes() != content:
-        write_whole(recipe.file.resolve(), content)
+def _write_recipe(recipe: Recipe, number: int) -> tuple[str, ...]:
+    """Give the recipe its revision's number, and say so where that changes it."""
+    if recipe.revision == number:
+        return ()
+    write_whole(recipe.file.resolve(), _with_revision(recipe, number).encode("utf-8"))
+    return (f"{recipe.file}: `revision` was {recipe.revision} and is {number} now",)

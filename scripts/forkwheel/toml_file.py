@@ -72,9 +72,13 @@ class Section:
             position = position[:-1]
         return self.lines[position]
 
+    def place(self, key: str | None = None) -> str:
+        """Return the file and the line of a key, or of the table, as errors name them."""
+        return f"{self.file}:{self.line(key)}"
+
     def fail(self, message: str, *, key: str | None = None, hint: str) -> NoReturn:
         """Raise a RecipeError that names the file and the line of ``key``."""
-        raise RecipeError(f"{self.file}:{self.line(key)}: {message}", hint=hint)
+        raise RecipeError(f"{self.place(key)}: {message}", hint=hint)
 
     def value(self, key: str, kind: type, *, default: Any = None, required: bool = True) -> Any:
         """Return the value of ``key``, of type ``kind``; fail where it is missing or of another type."""

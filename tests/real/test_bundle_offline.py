@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from small import command_environment, forkwheel, write_recipe
+from small import SHA256, command_environment, forkwheel, write_recipe
 
 WHEEL = "tomli_w-1.2.0+wide.1-py3-none-any.whl"
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -80,19 +80,22 @@ def test_a_checkout_sets_itself_up_and_builds_without_a_network(made: Path, tmp_
     """From the first command of the README on: nox and forkwheel are installed from the bundle too."""
     clone = tmp_path / "clone"
     clone.mkdir()
+    (tmp_path / "a bundle").symlink_to(made / "a bundle")
     for name in ("scripts", "noxfile.py", "pyproject.toml", "README.md", "LICENSE"):
         source = REPOSITORY / name
         copy = shutil.copytree if source.is_dir() else shutil.copy
         copy(source, clone / name)
-    environment = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": (made / "a bundle" / "files").as_uri()}
-    environment |= {"PIP_CONSTRAINT": "", "PYTHONPATH": ""}
     command = [sys.executable, "noxfile.py", "-s", "build", "--", "--recipe", made / "recipe"]
+    environment = {"HOME": str(tmp_path / "home"), "PYTHONPATH": ""}
     run = offline(
-        *command, "--from-bundle", made / "a bundle", cache=tmp_path / "cache", cwd=clone, environment=environment
+        *command, "--from-bundle", "../a bundle", cache=tmp_path / "cache", cwd=clone, environment=environment
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert (clone / "dist" / WHEEL).is_file()
     assert locked_sha256(made) in (clone / "dist" / "SHA256SUMS").read_text()
+    command = [sys.executable, "clone/noxfile.py", *command[2:], "--explain", "--from-bundle=a bundle"]
+    run = offline(*command, cache=tmp_path / "cache", cwd=tmp_path, environment=environment)
+    assert run.returncode == 0, "seen from the caller's folder: " + run.stdout + run.stderr
 
 
 @pytest.fixture
@@ -128,9 +131,10 @@ def test_a_bundle_that_lacks_a_file_names_it(made: Path, damaged: Path, tmp_path
     assert "lacks tomli_w-1.2.0.tar.gz" in run.stderr
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{}", '{"format": 2}', '{"format": 1, "recipe": "other", "files": {}, "repositories": []}']
-)
+OTHER = {"format": 1, "recipe": "other", "files": {}, "repositories": [], "tool_pythons": []}
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"format": 2}', json.dumps(OTHER)])
 def test_what_is_no_bundle_of_the_recipe_is_a_usage_error(made: Path, tmp_path: Path, content: str) -> None:
     folder = tmp_path / "bundle"
     folder.mkdir()
@@ -138,6 +142,40 @@ def test_what_is_no_bundle_of_the_recipe_is_a_usage_error(made: Path, tmp_path: 
     run = build(made, tmp_path, "--from-bundle", folder)
     assert run.returncode == 2
     assert os.fspath(folder) in run.stderr
+
+
+def test_a_bundle_holds_the_tools_for_every_python_and_this_libc(made: Path) -> None:
+    record = json.loads((made / "a bundle" / "bundle.json").read_text())
+    assert record["tool_pythons"] == ["3.10", "3.11", "3.12", "3.13"]
+    for start in ("tree_sitter-*-cp310-", "tree_sitter-*-cp313-", "tomli-", "setuptools-", "nox-"):
+        assert list((made / "a bundle" / "files").glob(f"{start}*.whl"))
+    kinds = {libc for libc in ("musllinux", "manylinux") if any(libc in name for name in record["files"])}
+    assert len(kinds) == 1
+
+
+def test_the_reports_of_fetch_are_json(made: Path) -> None:
+    """A bundle's, and that of the cache."""
+    cached, bundled = (
+        json.loads(
+            forkwheel(
+                "fetch", "--recipe", made / "recipe", "--json", *more, cache=made / "cache", cwd=REPOSITORY
+            ).stdout
+        )
+        for more in ([], ["--bundle", made / "a bundle", "--no-tools", "--offline"])
+    )
+    assert cached["schema"] == bundled["schema"] == 1
+    (package,) = cached["packages"]
+    assert package["source"] == {"kind": "sdist", "sha256": SHA256}
+    assert "flit-core" in package["requirements"]
+    assert bundled["files"]["tomli_w-1.2.0.tar.gz"] == SHA256
+    assert bundled["tool_pythons"] == []
+
+
+def test_the_needs_of_forkwheel_cannot_be_chosen_offline(made: Path, tmp_path: Path) -> None:
+    run = forkwheel("fetch", "--recipe", made / "recipe", "--offline", "--bundle", tmp_path / "b", cache=made / "cache")
+    assert run.returncode == 2
+    assert "--no-tools" in run.stderr
+    assert not (tmp_path / "b").exists()
 
 
 def test_collecting_again_keeps_what_is_there(made: Path) -> None:

@@ -135,7 +135,11 @@ def test_a_released_revision_is_followed_by_the_next(project: Path) -> None:
     assert "is unchanged" in forkwheel(*lock, cache=project / "cache").stdout
     patch = project / "recipe" / "patches" / "longer-lines.patch"
     patch.write_text(patch.read_text().replace("+MAX_LINE_LENGTH = 120", "+MAX_LINE_LENGTH = 140"))
-    assert "wrote revision 2" in forkwheel(*lock, cache=project / "cache").stdout
+    said = forkwheel(*lock, cache=project / "cache").stdout
+    assert "wrote revision 2" in said
+    assert f"{project}/recipe/recipe.toml: `revision` was 1 and is 2 now" in said
+    assert "[tomli-w, again in another folder] build: started" in said
+    assert f"make the wheels with: nox -s build -- --recipe {project}/recipe" in said
     text = (project / "recipe" / "wheels.lock.toml").read_text()
     assert text.count("[[revision]]") == 2
     assert "revision = 2" in (project / "recipe" / "recipe.toml").read_text()

@@ -9,6 +9,8 @@ from kernel_recipe import write_kernel_recipe
 
 from forkwheel import build_commands
 from forkwheel.cli import run
+from forkwheel.recipe import load_recipe
+from forkwheel.relock import _write_recipe
 
 
 @pytest.fixture
@@ -100,3 +102,24 @@ def test_a_recipe_without_a_toolchain_has_none_to_choose(recipe: Path, capsys: p
 
     assert found == 2
     assert "there is no" in said
+
+
+@pytest.mark.parametrize("command", ["build", "kernels"])
+def test_an_output_folder_that_cannot_be_used_is_found_at_the_start(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    (tmp_path / "file").touch()
+
+    found, said = refused(capsys, command, "--recipe", recipe, "--out", tmp_path / "file" / "dist")
+
+    assert found == 2
+    assert f"the output folder {tmp_path}/file/dist cannot be used: {tmp_path}/file is no folder" in said
+    assert "hint: give another one with --out" in said
+
+
+def test_the_revision_that_lock_writes_to_a_recipe_is_told(recipe: Path) -> None:
+    loaded = load_recipe(recipe / "recipe.toml")
+
+    assert _write_recipe(loaded, loaded.revision) == ()
+    assert _write_recipe(loaded, 7) == (f"{recipe}/recipe.toml: `revision` was {loaded.revision} and is 7 now",)
+    assert load_recipe(recipe / "recipe.toml").revision == 7

@@ -49,9 +49,56 @@ def test_entries_have_kind_size_and_age(store: Store) -> None:
     fill(store, "ccache", "x", days=0)
     entries = {entry.kind: entry for entry in list_cache(store)}
     assert set(entries) == {"source", "environment", "toolchain", "compile cache"}
-    assert entries["source"].name == "demo-1.0.tar.gz"
+    assert entries["source"].name == "demo-1.0.tar.gz (aaaaaaaa)"
     assert entries["source"].age(time.time()) == pytest.approx(3, abs=0.01)
     assert entries["toolchain"].size >= 100_000
+
+
+RECORDS: dict[str, tuple[tuple[str, ...], object, str]] = {
+    "wheel": (
+        ("wheels", "1" * 64, "1.0", "build.json"),
+        {"filename": "demo-1.0-py3-none-any.whl"},
+        "demo-1.0-py3-none-any.whl (11111111)",
+    ),
+    "tree": (
+        ("trees", "2" * 64, "tree.json"),
+        {"observed": [["kind", "git"], ["from", "https://example.com/x/demo.git"]]},
+        "git demo.git (22222222)",
+    ),
+    "kernels": (("kernels", "3" * 64, "build.json"), {"modules": [{"name": "comm"}]}, "comm (33333333)"),
+    "audit": (("audits", f"{'4' * 64}.json"), {"trees": ["a", "b"], "target": "12.0"}, "a, b for 12.0 (44444444)"),
+    "part of one": (("audits", f"{'4' * 64}.json"), {"gates": [{"tree": "b"}, {"tree": "a"}]}, "a, b (44444444)"),
+    "passed": (("audits", f"{'5' * 64}.json"), {"passed": True}, "passed (55555555)"),
+    "census": (
+        ("census", f"{'6' * 64}.json"),
+        {"objects": [{"name": "comm.so#1"}, {"name": "comm.so#2"}]},
+        "comm.so (66666666)",
+    ),
+    "environment": (
+        ("envs", "7" * 64, "try-x", "lib", "python3.12", "site-packages", "wheel-0.45.dist-info", "METADATA"),
+        None,
+        "wheel 0.45 (77777777)",
+    ),
+    "of another form": (("kernels", "8" * 64, "build.json"), {"modules": [1]}, "88888888"),
+    "damaged": (("trees", "9" * 64, "tree.json"), None, "99999999"),
+    "toolkit": (("toolkits", f"{'a' * 64}-x86_64-1", "bin"), None, "aaaaaaaa-x86_64-1"),
+    "log": (("logs", "flashdemo_python-0.6.3+fork.1.log"), None, "flashdemo_python-0.6.3+fork.1.log"),
+}
+
+
+@pytest.mark.parametrize("what", RECORDS)
+def test_an_entry_is_named_by_what_its_record_tells(store: Store, what: str) -> None:
+    parts, document, name = RECORDS[what]
+    fill(store, *parts, days=1)
+    if document is not None:
+        store.path(*parts).write_text(json.dumps(document))
+    assert [entry.name for entry in list_cache(store)] == [name]
+
+
+def test_what_was_read_of_an_archive_has_its_name(store: Store) -> None:
+    fill(store, "archives", "b" * 64, "demo-1.0.tar.gz", days=1)
+    fill(store, "upstream", f"{'b' * 64}.json", days=1)
+    assert {entry.name for entry in list_cache(store)} == {"demo-1.0.tar.gz (bbbbbbbb)"}
 
 
 def test_a_file_with_two_names_counts_once(tmp_path: Path) -> None:
@@ -154,7 +201,7 @@ def test_the_command_lists_and_prunes(
     del store
     assert run(["cache", "--json"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)["entries"]
-    assert (entry["kind"], entry["name"]) == ("source", "demo-1.0.tar.gz")
+    assert (entry["kind"], entry["name"]) == ("source", "demo-1.0.tar.gz (aaaaaaaa)")
     assert root.exists()
 
 
@@ -162,3 +209,12 @@ def test_the_command_lists_and_prunes(
 def test_a_bad_number_of_days_is_a_usage_error(days: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORKWHEEL_CACHE", str(tmp_path / "cache"))
     assert run(["cache", f"--prune={days}"]) == 2
+
+
+def test_nothing_to_free_is_said_without_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORKWHEEL_CACHE", str(tmp_path / "cache"))
+    fill(Store(tmp_path / "cache"), "archives", "a" * 64, "demo-1.0.tar.gz", days=0)
+    assert run(["cache", "--prune", "30"]) == 0
+    assert capsys.readouterr().out == "nothing to free: there is nothing that was unused for 30 days\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forkwheel import cli
-from forkwheel.console import Console, readable_size
+from forkwheel.console import Console, plural, readable_size
 from forkwheel.errors import PatchError
 
 
@@ -150,3 +150,22 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_sizes_are_written_for_a_person(size: int, text: str) -> None:
     assert readable_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [(1, "wheel", "1 wheel"), (0, "wheel", "0 wheels"), (2, "patch", "2 patches"), (3, "entry", "3 entries")],
+)
+def test_a_count_and_its_noun_agree(count: int, noun: str, text: str) -> None:
+    assert plural(count, noun) == text
+
+
+def test_a_quiet_stage_is_told_to_programs_alone(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    console = Console(stream=stream, events=tmp_path / "events")
+
+    with console.bind("pkg").stage("write", quiet=True):
+        pass
+
+    assert stream.getvalue() == ""
+    assert [json.loads(line)["event"] for line in (tmp_path / "events").read_text().splitlines()] == ["start", "end"]

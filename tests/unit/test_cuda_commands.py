@@ -104,10 +104,10 @@ def checked(*kernels: Kernel, file: str, targets: tuple[str, ...] = ("sm_120a",)
 def test_what_a_check_skipped_is_said() -> None:
     both = (ONE, replace(ONE, name="a(int)"))
 
-    assert "1 rules hold (0 skipped)" in checked(*both, file="a.so")
+    assert "1 rule held (0 skipped)" in checked(*both, file="a.so")
     said = checked(replace(ONE, target="sm_90a"), file="a.so", targets=("sm_90a",))
     assert "SKIP the 1 rules for sm_120a: this is sm_90a" in said
-    assert "0 rules hold (1 skipped)" in said
+    assert "0 rules held (1 skipped)" in said
 
 
 def test_a_check_that_checked_no_rule_is_no_success() -> None:

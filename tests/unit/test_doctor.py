@@ -16,6 +16,8 @@ from forkwheel import doctor_host
 from forkwheel.cli import run
 from forkwheel.doctor_fork import fork_findings
 from forkwheel.doctor_host import BUILD, KERNELS, SMOKE, Finding
+from forkwheel.errors import NoGpuError
+from forkwheel.gpu import devices
 from forkwheel.recipe import Recipe, load_recipe
 
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "sm120" / "recipe.toml"
@@ -136,6 +138,49 @@ def test_packages_that_would_be_used_instead_of_the_fork_are_named(
 def test_a_python_that_cannot_be_asked_is_a_finding(recipe: Recipe, tmp_path: Path) -> None:
     found = by_name(fork_findings(recipe, python=tmp_path / "python", home=tmp_path))
     assert found["installed packages"].holds is False
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise NoGpuError("there is no NVIDIA GPU here", hint="run this on a machine with an NVIDIA GPU")
+
+    monkeypatch.setattr(devices, "find_machine", refuse)
+
+
+def test_an_install_is_not_called_ready_before_its_python_was_looked_at(
+    recipe: Recipe, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLASHINFER_WORKSPACE_BASE", str(tmp_path))
+    assert doctor("--for", "install") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "but for what was not checked: installed packages: not looked at; give --python PATH" in last
+    monkeypatch.chdir(tmp_path)
+    assert run(["doctor", "--offline", "--for", "install"]) == 0
+    assert "but for what was not checked: fork: there is no recipe here" in capsys.readouterr().out
+    python = environment(tmp_path)
+    assert doctor("--for", "install", "--python", str(python)) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "ready for install"
+
+
+def test_a_python_that_is_not_there_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctor("--python", str(tmp_path / "python")) == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_smoke_run_without_a_gpu_ends_as_the_smoke_run_itself_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert doctor("--for", "smoke") == 10
+    assert "hint: run this on a machine with an NVIDIA GPU; a build needs none" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_missing_gpu_hides_nothing_that_something_else_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert doctor("--for", "smoke", "--for", "kernels") == 6
 
 
 def test_the_report_is_one_document(

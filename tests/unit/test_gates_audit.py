@@ -110,7 +110,9 @@ def test_expected_gates_are_no_failure_and_those_that_vanished_are_named(before:
     kept = Expectation("fused.cuh", "kernel", "1200", "this kernel is slower there")
     gone = Expectation("app/gone.py", "", "", "it was there once")
 
-    verdict = judge(before, [kept, gone])
+    elsewhere = Expectation("app/gone.py", "", "", "some versions have it", optional=True)
+
+    verdict = judge(before, [kept, gone, elsewhere])
 
     assert [(str(step.gate.place), e.reason) for step, e in verdict.expected] == [
         ("include/fused.cuh:3", "this kernel is slower there")
@@ -320,6 +322,16 @@ def test_the_command_passes_on_an_open_path(run: object, tmp_path: Path) -> None
     assert document["schema"] == 1
     assert document["audit"]["target"] == "12.0"
     assert document["audit"]["failures"] == []
+
+
+def test_without_an_entry_no_path_is_said_to_be_open(run: object, tmp_path: Path) -> None:
+    root = write(tmp_path / "tree", set())
+
+    code, out, _ = run(str(root))  # type: ignore[operator]
+
+    assert code == 0
+    assert "no entry points: name them in gates.toml or with --entry" in out
+    assert "0 conditions" not in out
 
 
 def test_the_command_explains_as_json(run: object, tmp_path: Path) -> None:

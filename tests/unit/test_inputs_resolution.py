@@ -269,7 +269,7 @@ def test_what_a_newer_index_changes_is_told(tmp_path: Path, recipe: Recipe, inde
     assert "reading: reader: 2.0 to 2.1" in said
     assert "toolkit: headers: other files of 13.0.1" in said
     assert "compiler" not in said
-    assert "record the kernels with `forkwheel kernels --recipe demo --lock`" in said
+    assert f"record the kernels with `forkwheel kernels --recipe {recipe.folder} --lock`" in said
 
 
 @pytest.mark.parametrize("lacking", ["a machine", "a part"])

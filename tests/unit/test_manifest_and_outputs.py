@@ -56,6 +56,16 @@ def test_a_new_set_replaces_the_old_one_and_leaves_others_alone(tmp_path: Path) 
     assert "mine.whl" not in (dist / "SHA256SUMS").read_text()
 
 
+def test_what_is_removed_from_the_folder_is_told(tmp_path: Path) -> None:
+    dist = tmp_path / "dist"
+    write(dist, built(tmp_path / "a"))
+
+    written = write_outputs(dist, recipe(), (built(tmp_path / "b", version="1.0+demo.2"),), started="", finished="")
+
+    assert written.removed == ("demo-1.0+demo.1-py3-none-any.whl",)
+    assert all(file.is_file() for file in written.files)
+
+
 def test_every_file_but_the_observed_one_is_in_the_sums(tmp_path: Path) -> None:
     names = write(tmp_path / "dist", built(tmp_path / "a"))
     summed = {line.split("  ")[1] for line in (tmp_path / "dist" / "SHA256SUMS").read_text().splitlines()}

@@ -383,3 +383,22 @@ def test_a_series_is_checked_against_every_wheel_of_a_package(
     error = capsys.readouterr().err
     assert "three-1.0-cp312-none-any.whl: " in error
     assert "cp311" not in error
+
+
+@pytest.mark.parametrize("action", [[], ["--check"]], ids=["show", "check"])
+def test_edits_that_were_not_written_back_are_a_warning(
+    place: Path, capsys: pytest.CaptureFixture[str], action: list[str]
+) -> None:
+    assert run("--edit", "a.patch") == 0
+    capsys.readouterr()
+    assert run(*action) == 0
+    assert "warning" not in capsys.readouterr().out
+
+    edited = place / "build/patches/one/f.txt"
+    edited.write_bytes(edited.read_bytes() + b"more\n")
+
+    assert run(*action) == 0
+    warnings = [line for line in capsys.readouterr().out.splitlines() if "warning: " in line]
+    assert len(warnings) == 1
+    assert "a.patch has edits in build/patches/one" in warnings[0]
+    assert warnings[0].endswith("nox -s patches -- --recipe demo --package one --refresh")

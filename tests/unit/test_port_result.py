@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
 import pytest
 from patch_support import EDIT, LINES
-from port_support import Project, conflicting, project, repository, with_git
+from port_support import Project, conflicting, project, repository, sdist, with_git
 
 from forkwheel.patching.git import run_git
 from forkwheel.patching.series import load_series
@@ -271,3 +272,81 @@ def test_a_branch_is_no_tag(project: Project) -> None:
     run_git("branch", "next", folder=folder)
     assert project.run("--to", "demo=2.0@next", "--name", "wide-2") == 0
     assert ported(project).sources[0].tag is None  # type: ignore[union-attr]
+
+
+def with_another(project: Project, *, requires: str = "") -> None:
+    """Give the recipe a second package, which needs no patch."""
+    archive = sdist(project.links, "1.0", {"o.txt": b""}, name="other")
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    file = project.repository / "recipes/wide/recipe.toml"
+    file.write_text(
+        f'{file.read_text()}\n[[package]]\nname = "other"\nversion = "1.0"\nepoch = 1600000000\n{requires}\n'
+        f'[[package.source]]\nkind = "sdist"\nfilename = "other-1.0.tar.gz"\nsha256 = "{digest}"\n'
+    )
+
+
+def test_a_package_is_not_moved_away_from_under_one_that_pins_it(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conflicting(project)
+    with_another(project, requires='requires = ["demo==1.0"]')
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 2
+    told = capsys.readouterr()
+    assert "other 1.0 requires demo==1.0, not 2.0" in told.err
+    assert "--to other=VERSION" in told.err
+    assert "started" not in told.out
+    assert not project.work.exists()
+
+
+@pytest.mark.parametrize(("name", "local"), [("wide-2", "wide2"), ("2.u-S", "us2"), ("7", "us2")])
+def test_a_version_that_stays_gets_another_word(
+    project: Project, capsys: pytest.CaptureFixture[str], name: str, local: str
+) -> None:
+    project.release("1.0", {"f.txt": LINES})
+    project.release("2.0", {"f.txt": b"new\n" + LINES})
+    project.write({"a.patch": EDIT})
+    with_another(project)
+    assert project.run("--to", "demo=2.0", "--name", name) == 0
+    assert load_recipe(project.repository / "recipes" / name / "recipe.toml").local == local
+    assert f"`local` is '{local}', not 'us': wide has other 1.0+us already" in capsys.readouterr().out
+
+
+def test_where_every_version_moves_the_word_stays(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.release("1.0", {"f.txt": LINES})
+    project.release("2.0", {"f.txt": b"new\n" + LINES})
+    project.write({"a.patch": EDIT})
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 0
+    told = capsys.readouterr().out
+    assert load_recipe(project.repository / "recipes/wide-2/recipe.toml").local == "us"
+    assert "`local`" not in told
+    for stage in ("find 2.0", "work tree", "patches", "series"):
+        assert f"[demo] {stage}: started" in told
+    assert "next: `nox -s lock -- --recipe wide-2`, then `nox -s build -- --recipe wide-2`" in told
+
+
+CODE = {"f.txt": LINES, "app/__init__.py": b"", "app/core.py": b"def start():\n    wanted = 1\n    return wanted\n"}
+
+
+@pytest.mark.parametrize(
+    ("new", "lost"),
+    [
+        (CODE, None),
+        (CODE | {"app/core.py": b"wanted = 1\ndef start():\n    pass\n"}, "app/core.py has no 'wanted' there"),
+        (CODE | {"app/core.py": b"def begin():\n    pass\n"}, "app/core.py has no function start"),
+        ({"f.txt": LINES, "app/__init__.py": b""}, "there is no module app.core"),
+    ],
+)
+def test_the_gates_go_along_as_long_as_their_entries_are_there(
+    project: Project, capsys: pytest.CaptureFixture[str], new: dict[str, bytes], lost: str | None
+) -> None:
+    project.release("1.0", CODE)
+    project.release("2.0", {**new, "f.txt": b"new\n" + LINES})
+    project.write({"a.patch": EDIT})
+    gates = 'references = ["9.0"]\n[[entry]]\nsymbol = "app.core:start"\nconcerns = "wanted"\n'
+    (project.repository / "recipes/wide/gates.toml").write_text(gates)
+    assert project.run("--to", "demo=2.0", "--name", "wide-2") == 0
+    told = capsys.readouterr().out
+    made = project.repository / "recipes/wide-2/gates.toml"
+    assert made.is_file() == (lost is None)
+    assert ("gates.toml is not carried over" in told) == (lost is not None)
+    assert lost is None or f"entry 'app.core:start': {lost}" in told

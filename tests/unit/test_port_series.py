@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +14,13 @@ from patch_support import EDIT, HEADER, LINES
 from port_support import OTHER, Project, conflicting, project, repository, sdist, upstream, with_git
 
 from forkwheel import cli
+from forkwheel.console import Console
+from forkwheel.fetch import FetchContext
 from forkwheel.patching.git import run_git
 from forkwheel.patching.series import load_series
+from forkwheel.pipeline import audit_plans, open_workshop
 from forkwheel.recipe import load_recipe
+from forkwheel.store import Store
 
 __all__ = ["project"]
 
@@ -356,6 +361,32 @@ def test_a_build_past_the_release_that_took_a_patch_names_the_patch(
     project.write({"a.patch": EDIT}, headers={"a.patch": expired})
     assert cli.run(["build", "--recipe", "wide", "--out", str(project.folder / "dist")]) == 4
     assert "drop a.patch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("target", "gates"), [("sm_120a", False), ("any", False), ("sm_120a", True)])
+def test_a_series_for_a_gpu_without_gates_is_told_to_be_unaudited(
+    project: Project,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    gates: bool,
+) -> None:
+    project.release("1.0", {"f.txt": LINES})
+    project.write({"a.patch": EDIT})
+    file = project.repository / "recipes/wide/recipe.toml"
+    file.write_text(file.read_text().replace("sm_120a", target))
+    if gates:
+        file.with_name("gates.toml").write_text('references = ["9.0"]\n')
+    monkeypatch.setattr("forkwheel.gates.check.check_plans", lambda *_, **__: None)
+    monkeypatch.setattr("forkwheel.pipeline.check_plan", lambda _: ())
+    recipe, console = load_recipe(file), Console()
+    shop = open_workshop(recipe, context=FetchContext(Store.default(), console.bind("wide")), console=console)
+    plan: Any = SimpleNamespace(
+        series=load_series(recipe.packages[0].series), source=None, key=SimpleNamespace(digest="k")
+    )
+    audit_plans(shop, (plan,))
+    told = "the gates are not audited" in capsys.readouterr().out
+    assert told == (target != "any" and not gates)
 
 
 def test_a_release_that_was_yanked_is_refused_and_left_out_of_a_range(

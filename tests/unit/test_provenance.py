@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from publish_support import make_lock, make_set, make_wheel
+from publish_support import allow, make_key, make_lock, make_set, make_wheel
 
 from forkwheel.cli import run
 from forkwheel.errors import PublishError, VerificationError
@@ -22,18 +22,6 @@ from forkwheel.release.signing import check_signature, sign, signature_of
 from forkwheel.release.wheel_set import WheelSet, load_set, read_key, verify_set
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
-
-
-def make_key(folder: Path, name: str) -> Path:
-    key = folder / name
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)], check=True)
-    return key
-
-
-def allow(folder: Path, signer: str, key: Path) -> Path:
-    file = folder / "allowed_signers"
-    file.write_text(f'{signer} namespaces="forkwheel" {key.with_suffix(".pub").read_text()}')
-    return file
 
 
 @pytest.fixture

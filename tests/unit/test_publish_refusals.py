@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from publish_support import make_lock, make_set, make_wheel, parts_of
+from publish_support import make_lock, make_set, make_wheel, parts_of, write_recipe
 
 from forkwheel.cli import run
 from forkwheel.cuda.kernels_lock import KernelsLock, LockedKernels
@@ -140,6 +140,54 @@ def test_publishing_to_nowhere_is_a_usage_error(
 ) -> None:
     monkeypatch.chdir(wheels.folder.parent)
     assert run(["publish", *arguments]) == 2
+
+
+def publish(wheels: WheelSet, lock: Path, index: Path, *more: str) -> int:
+    return run(["publish", "--from", str(wheels.folder), "--lock", str(lock), "--to", str(index), *more])
+
+
+def test_publish_says_where_the_index_is_and_how_to_install(
+    wheels: WheelSet, lock: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert publish(wheels, lock, Path("my index")) == 0
+    said = capsys.readouterr().out
+    index = tmp_path / "my index"
+    assert f"the index: --find-links '{index}', or --index-url {index.as_uri()}/simple/" in said
+    requirements = index / "sets/fork/1/fork.requirements.txt"
+    assert f"pip install --no-deps --require-hashes --find-links '{index}' -r '{requirements}'" in said
+    assert requirements.is_file()
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_publishing_what_the_lock_may_still_rewrite_is_warned_of(
+    wheels: WheelSet, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, released: bool
+) -> None:
+    lock = make_lock(tmp_path / "wheels.lock.toml", wheels, released=released)
+    assert publish(wheels, lock, tmp_path / "index", "--json") == 0
+    said = capsys.readouterr()
+    assert ("revision 1 is not marked released" in said.err) is not released
+    assert json.loads(said.out)["released"] is released
+
+
+@pytest.mark.parametrize("file", ["", "recipe.toml"])
+def test_a_recipe_may_be_given_by_its_path(
+    wheels: WheelSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_set(wheels.folder, recipe="other", local="other.1", names=("single",))
+    make_lock(write_recipe(tmp_path / "mine") / "wheels.lock.toml", wheels)
+    arguments = ["publish", "--from", str(wheels.folder), "--to", "index", "--recipe"]
+    assert run([*arguments, str(Path("mine") / file)]) == 0
+    assert run([*arguments, str(tmp_path / "nowhere")]) == 2
+
+
+def test_a_recipe_that_the_folder_has_no_set_of_is_named_with_those_it_has(
+    wheels: WheelSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_set(wheels.folder, recipe="other", local="other.1", names=("single",))
+    assert run(["publish", "--from", str(wheels.folder), "--recipe", "p64", "--to", str(tmp_path / "index")]) == 2
+    assert "has no set of p64; it has those of: fork, other" in capsys.readouterr().err
 
 
 def kernels(wheels: WheelSet, *, version: str = "1.0+fork.1", fast: bool = False) -> Path:

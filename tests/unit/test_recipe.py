@@ -116,6 +116,12 @@ FAULTS = {
     "absolute path": ('path = "one/_version.py"', 'path = "/etc/passwd"', 19, "not a plain relative path"),
     "unpinned requirement": ('"one_pkg==1.2.3"', '"one_pkg>=1.2.3"', 47, "does not pin one version"),
     "foreign requirement": ('"one_pkg==1.2.3"', '"torch==2.9.1"', 47, "no package of this recipe"),
+    "requirement that the set does not meet": (
+        '"one_pkg==1.2.3"',
+        '"one_pkg==1.2.4"',
+        47,
+        "two 2.0 requires one_pkg==1.2.4, and this recipe has 1.2.3",
+    ),
     "password in url": ("https://host", "https://user:secret@host", 31, "`url` holds a password"),
     "bad local": ('local = "demo"', 'local = "De.mo"', 3, "lower-case word"),
     "epoch before zip": ("epoch = 1700000000\nseries", "epoch = 1\nseries", 10, "below 315532800"),
@@ -200,3 +206,19 @@ def test_the_canonical_recipe_reads_back_as_the_same_package(tmp_path: Path, nam
     assert package_settings(again) == package_settings(package)
     assert dict(again.required_versions) == dict.fromkeys(package.requires, "1.2.3+demo.1")
     assert (again.series is None) == (package.series is None)
+
+
+def test_what_is_stated_knows_its_line_and_is_equal_wherever_it_stands(tmp_path: Path) -> None:
+    first, second = (tmp_path / name for name in "ab")
+    for folder in (first, second):
+        folder.mkdir()
+    one = load_recipe(write(first)).packages[0]
+    moved = load_recipe(write(second, f"# a comment\n{RECIPE}")).packages[0]
+    lines = RECIPE.splitlines()
+    pin = len(lines) - lines[::-1].index(f'sha256 = "{SHA}"')
+
+    assert load_recipe(write(first)).packages[1].sources[0].at == f"{first}/recipe.toml:{pin}: "
+    assert one.substitutions[0].at == f"{first}/recipe.toml:{lines.index('[[package.substitute]]') + 1}: "
+    assert moved.substitutions[0].at != one.substitutions[0].at
+    assert (moved.sources, moved.substitutions, moved.generated) == (one.sources, one.substitutions, one.generated)
+    assert repr(moved.sources) == repr(one.sources)  # which names the tree in the cache

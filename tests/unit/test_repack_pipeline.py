@@ -76,6 +76,19 @@ def test_wheels_that_differ_in_the_build_tag_alone_are_built_as_released(wheels:
     }
 
 
+def test_each_line_of_a_wheel_names_it(wheels: Wheels, capsys: pytest.CaptureFixture[str]) -> None:
+    for tags in ("cp311-none-any", "cp312-none-any"):
+        wheels.release(tags, {"demo/f.txt": LINES})
+    wheels.write()
+
+    assert wheels.run("lock") == 0
+
+    started = [line for line in capsys.readouterr().out.splitlines() if line.endswith("started")]
+    assert "[demo cp311-none-any] fetch: started" in started
+    assert "[demo cp312-none-any, again in another folder] pack: started" in started
+    assert len(set(started)) == len(started)
+
+
 def test_a_wheel_that_is_given_twice_is_refused(wheels: Wheels, capsys: pytest.CaptureFixture[str]) -> None:
     wheels.release("py3-none-any", {"demo/f.txt": LINES})
     wheels.write()

@@ -13,8 +13,10 @@ import pytest
 from publish_support import make_lock, make_set
 from report_support import audit, bench, census, make_report, smoke
 
+from forkwheel.cli import run
 from forkwheel.cuda.kernels_lock import KernelsLock, LockedKernels
 from forkwheel.errors import VerificationError
+from forkwheel.release.page import commands
 from forkwheel.release.page.markup import Html, prose, safe, tag
 from forkwheel.release.page.page import render
 from forkwheel.release.page.record import Record, _lock_state, _records
@@ -296,3 +298,45 @@ def test_every_source_of_a_package_and_every_taken_wheel_is_a_pin(tmp_path: Path
 @pytest.mark.parametrize(("said", "shown"), [("a `b` c", "a <code>b</code> c"), ("a ` b", "a ` b"), ("`<`", "&lt;")])
 def test_what_stands_between_backquotes_is_code(said: str, shown: str) -> None:
     assert shown in tag("p", *prose(said)).text
+
+
+def report_with(tmp_path: Path, *forwarded: str) -> str:
+    report = make_report(tmp_path)
+    part = report.parts[0]
+    (patch,) = part.series.patches
+    patches = tuple(replace(patch, header=replace(patch.header, forwarded=value)) for value in forwarded)
+    said = text(render(replace(report, parts=(replace(part, series=replace(part.series, patches=patches)),))))
+    return said[said.index("Patches", said.index("Lock")) :]
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "said"),
+    [
+        (("not-needed", "not-needed", "no"), "3 1 not yet sent, 2 not needed there"),
+        (("https://example.com/1", "yes", "no"), "3 2 sent upstream, 1 not yet sent"),
+        ((), "0 none"),
+    ],
+)
+def test_patches_are_counted_by_where_they_stand_upstream(
+    tmp_path: Path, forwarded: tuple[str, ...], said: str
+) -> None:
+    assert report_with(tmp_path, *forwarded).startswith(f"Patches {said}")
+
+
+def test_the_command_says_what_the_page_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wheels = make_set(tmp_path / "dist")
+    monkeypatch.setattr(commands, "collect", lambda *_, **__: make_report(tmp_path / "report"))
+    assert run(["report"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("warning: ") == 1
+    assert "there is no recipes/fork, so lock and kept evidence are not in the report" in said
+    assert "`forkwheel audit --recipe fork --json > dist/fork.audit.json`" in said
+    (tmp_path / "recipes/fork").mkdir(parents=True)
+    assert run(["report"]) == 0
+    said = capsys.readouterr().out
+    assert "warning: " not in said
+    assert "`forkwheel audit --recipe fork --json > " in said
+    assert wheels.beside("report.html").is_file()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from publish_support import EPOCH
+from publish_support import EPOCH, make_set, make_wheel, write_recipe
 
+from forkwheel.cli import run
 from forkwheel.errors import VerificationError
+from forkwheel.release import reproduce_commands
 from forkwheel.release.compare import Difference, compare_wheels, diffoscope
 from forkwheel.release.elf import code_digests
 from forkwheel.release.reproduce import differing
@@ -146,6 +149,65 @@ def test_a_real_object_has_no_device_code() -> None:
     device, host = code_digests(objects[0].read_bytes())
     assert device != host
     assert device == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def against(expected: Path, found: Path, *more: str) -> int:
+    return run(["reproduce", str(expected), "--against", str(found), *more])
+
+
+def test_wheels_of_different_packages_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert against(make_wheel(tmp_path, "demo", "1.0"), make_wheel(tmp_path, "other", "1.0")) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("error: these are different packages: demo and other\n")
+    assert said.out == ""
+
+
+def test_many_differences_are_counted_and_a_program_gets_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = wheel(tmp_path / "a", {f"demo/{number}.py": b"1\n" for number in range(100)})
+    second = wheel(tmp_path / "b", {f"demo/{number}.py": b"2\n" for number in range(90)})
+    assert against(first, second) == 7
+    lines = [line for line in capsys.readouterr().out.splitlines() if "warning: " in line]
+    assert len(lines) == 21
+    assert "and 80 more (80 content), which --json lists" in lines[-1]
+    assert against(first, second, "--json") == 7
+    (document,) = json.loads(capsys.readouterr().out)["wheels"]
+    assert len(document["differences"]) == 100
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("x.tar.gz", "is neither a wheel, nor a manifest, nor an index"),
+        ("none.whl", "there is no "),
+        ("none.json", "there is no "),
+    ],
+)
+def test_what_cannot_be_reproduced_is_a_usage_error(
+    tmp_path: Path, name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.tar.gz").write_bytes(b"\x1f\x8b\x08")
+    assert run(["reproduce", str(tmp_path / name)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_recipe_beside_the_checkout_may_be_named_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its key is asked for before anything is built, and a recipe that is not there is one error."""
+    wheels = make_set(tmp_path / "dist")
+    for one in wheels.wheels:
+        one.path.unlink()
+    monkeypatch.chdir(tmp_path)
+    assert run(["reproduce", str(wheels.manifest), "--from-repo"]) == 2
+    assert "there is no recipe 'fork'" in capsys.readouterr().err
+    seen = []
+    monkeypatch.setattr(reproduce_commands, "reproduce_from_checkout", lambda _, file, **__: seen.append(file) or ())
+    monkeypatch.setattr(reproduce_commands, "agreement", lambda _, file, **__: seen.append(file) or ())
+    recipe = write_recipe(tmp_path / "mine") / "recipe.toml"
+    assert run(["reproduce", str(wheels.manifest), "--from-repo", "--recipe", "./mine"]) == 0
+    assert seen == [recipe, recipe]
 
 
 def test_documents_differ_by_path() -> None:

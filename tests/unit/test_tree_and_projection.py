@@ -197,7 +197,7 @@ def test_a_substitution_sets_the_version_where_a_project_states_it(tmp_path: Pat
     ("text", "message"), [("none", "stands 0 times"), ("v v", "stands 2 times"), (None, "no file")]
 )
 def test_a_substitution_that_does_not_fit_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
-    package = replace(PACKAGE, substitutions=(Substitution("p", "v", "w"),))
+    package = replace(PACKAGE, substitutions=(Substitution("p", "v", "w", place="r.toml:7"),))
     tree = scan(make(tmp_path, {"p" if text else "q": text or ""}))
-    with pytest.raises(RecipeError, match=message):
+    with pytest.raises(RecipeError, match=rf"^r\.toml:7: .*{message}"):
         write_generated(tree, package, version="1")

@@ -81,6 +81,17 @@ def test_what_is_to_be_done_is_told_patch_by_patch(project: Project, capsys: pyt
     assert "2.0: 1 of 2 patches apply; to be reworked: b.patch; `port`" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("revisions", "words"), [(("1.0", "2.0"), "by 2.0"), (("2.0", "3.0"), "at or before 2.0")])
+def test_a_change_is_dated_by_what_was_tested(
+    project: Project, capsys: pytest.CaptureFixture[str], revisions: tuple[str, ...], words: str
+) -> None:
+    conflicting(project)
+    project.release("3.0", {"f.txt": LINES, "g.txt": LINES.replace(b"line 10\n", b"10\n")})
+    upstream(*(word for revision in revisions for word in ("--to", revision)))
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("b.patch"))
+    assert f" {words} " in line
+
+
 def test_the_reason_of_a_whole_file_is_shown(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     project.release("1.0", {"f.txt": LINES})
     project.release("2.0", {"f.txt": LINES, "new.txt": b"else\n"})

@@ -386,3 +386,8 @@ def test_a_full_temporary_disk_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(VerificationError, match="No space left on device") as caught:
         show_wheel(wheel)
     assert "TMPDIR" in caught.value.hint
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["show", str(tmp_path / "nosuch.whl")]) == 2
+    assert capsys.readouterr().err.startswith(f"error: there is no {tmp_path / 'nosuch.whl'}\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forkwheel.cli import Commands
-from forkwheel.console import Console
+from forkwheel.console import Console, plural
 from forkwheel.cuda.census import Census, census, census_document
 from forkwheel.cuda.census_report import COLUMNS, change_rows, changed_kernels, family_rows
 from forkwheel.cuda.census_rules import CensusRules, check_rules
@@ -17,6 +17,7 @@ from forkwheel.cuda.kernel_wheel import targets_of
 from forkwheel.cuda.kernels import reading_tools
 from forkwheel.cuda.toolchain import load_toolchain_lock, toolchain_lock_file
 from forkwheel.errors import UsageError, VerificationError
+from forkwheel.options import add_recipe_option
 from forkwheel.recipe import find_recipe, load_recipe
 from forkwheel.store import Store
 
@@ -37,10 +38,12 @@ def register(commands: Commands) -> None:
     """Add ``census``."""
     taken = commands.add("census", help="show every kernel in wheels, shared objects, object files or cubins")
     taken.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a .whl, .so, .o or .cubin")
-    taken.add_argument("--recipe", help="whose locked tools read the files (default: the first that locks some)")
+    add_recipe_option(taken, note="whose locked tools read the files; default: the first that locks some")
     taken.add_argument("--against", type=Path, metavar="OTHER", help="show what changed since this file")
     taken.add_argument("--check", action="store_true", help="check the rules of the recipe's kernels.toml")
-    taken.add_argument("--targets", default="", help="what the files must be for, with --check (default: the recipe's)")
+    taken.add_argument(
+        "--targets", default="", metavar="LIST", help="what the files must be for, with --check (default: the recipe's)"
+    )
     taken.add_argument("--offline", action="store_true", help="use the cache alone")
     taken.epilog = JSON_SCHEMA
     taken.set_defaults(run=_census)
@@ -80,7 +83,7 @@ def _check(
         )
     console.line(
         f"all kernels are for {', '.join(targets)}, none is empty that must not be, and "
-        f"{checked.held} rules hold ({len(checked.skipped)} skipped)",
+        f"{plural(checked.held, 'rule')} held ({len(checked.skipped)} skipped)",
         kind="done",
     )
 
@@ -102,7 +105,7 @@ def _census_document(taken: Census, before: Census | None) -> dict[str, Any]:
 
 
 def _census_tables(taken: Census, before: Census | None, console: Console) -> None:
-    title = f"{len(taken.kernels)} kernels for {', '.join(taken.targets)}"
+    title = f"{plural(len(taken.kernels), 'kernel')} for {', '.join(taken.targets)}"
     console.table(COLUMNS, family_rows(taken), title=title)
     if before is not None:
         rows = change_rows(before, taken)

@@ -21,7 +21,8 @@ from forkwheel.cuda.kernel_documents import kernels_document, observed_document
 from forkwheel.cuda.kernel_wheel import KernelOptions, KernelWheel, check_compilable, check_options, make_kernel_wheel
 from forkwheel.cuda.kernels_lock import load_kernels_lock, locked_kernels
 from forkwheel.cuda.toolchain import KINDS, LOCKED
-from forkwheel.outputs import KERNEL_RECORDS
+from forkwheel.options import add_mirror_option, add_recipe_option
+from forkwheel.outputs import KERNEL_RECORDS, check_output_folder
 from forkwheel.pipeline import Workshop, plan_all
 from forkwheel.plan import Plan
 from forkwheel.projection import write_generated
@@ -34,11 +35,11 @@ from forkwheel.store import copy_whole, write_whole
 def register(commands: Commands) -> None:
     """Add ``kernels``."""
     kernels = commands.add("kernels", help="compile a recipe's kernels ahead of time and pack them as a wheel")
-    kernels.add_argument("--recipe", required=True, help="name or path of the recipe")
-    kernels.add_argument("--out", type=Path, default=Path("dist"), help="output folder (default: dist)")
+    add_recipe_option(kernels, required=True)
+    kernels.add_argument("--out", type=Path, metavar="DIR", default=Path("dist"), help="output folder (default: dist)")
     kernels.add_argument("--source", choices=SOURCE_KINDS, help="use this kind of source only")
     kernels.add_argument("--lock", action="store_true", help="record the kernels in the recipe's kernels.lock.toml")
-    kernels.add_argument("--mirror", action="append", default=[], metavar="URL=PATH", help="fetch a git URL from there")
+    add_mirror_option(kernels)
     add_bundle_option(kernels)
     add_kernel_options(kernels)
     kernels.set_defaults(run=_kernels)
@@ -73,6 +74,7 @@ def kernel_options(options: argparse.Namespace) -> KernelOptions:
 def _kernels(options: argparse.Namespace, console: Console) -> int:
     started = time.monotonic()
     shop = open_shop(options, console)
+    check_output_folder(options.out)
     chosen = kernel_options(options)
     check_compilable(shop.recipe, chosen, environment=os.environ)
     shop = supplied(shop, options.from_bundle, with_toolchain=True)

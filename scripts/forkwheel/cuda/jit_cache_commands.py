@@ -21,6 +21,7 @@ from forkwheel.cuda.jit_cache import (
 )
 from forkwheel.cuda.outranking import Outranking, outranking
 from forkwheel.errors import UsageError
+from forkwheel.options import add_recipe_option
 from forkwheel.recipe import JitCache, Package, Recipe, find_recipe, load_recipe
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ class _Task:
 
 def register(commands: Commands) -> None:
     """Add ``clear-jit-cache``."""
-    parser = commands.add("clear-jit-cache", help="Remove what a package's JIT compiled, so that it compiles anew.")
-    parser.add_argument("--recipe", default="sm120", metavar="NAME", help="a recipe's name, folder or file")
-    parser.add_argument("--all", action="store_true", help="of all versions, not only of those that the recipe builds")
+    parser = commands.add("clear-jit-cache", help="remove what a package's JIT compiled, so that it compiles anew")
+    add_recipe_option(parser, default="sm120")
+    parser.add_argument(
+        "--all", action="store_true", help="remove what all versions compiled, not only of those that the recipe builds"
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be removed and remove nothing")
     parser.add_argument("--python", type=Path, metavar="PATH", help="warn of what outranks the cache for this python")
     parser.set_defaults(run=run)

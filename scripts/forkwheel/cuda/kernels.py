@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from forkwheel.console import Log
+from forkwheel.console import Log, plural
 from forkwheel.cuda.build_root import BuildRoot, build_root
 from forkwheel.cuda.built_module import BuiltModule, hand_out, read_slot, write_slot
 from forkwheel.cuda.compilation import Compiled, compile_units, failure, longest_first
@@ -175,7 +175,7 @@ class _Work:
             return keep / Path(unit.output).parent.name / Path(unit.output).name
 
         with self.shop.log.stage("compile"):
-            self.shop.log.info(f"{len(units)} units, {jobs.count} at once ({jobs.limit})")
+            self.shop.log.info(f"{plural(len(units), 'unit')}, {jobs.count} at once ({jobs.limit})")
             return compile_units(
                 longest_first(units, config.longest_first),
                 root=self.root,

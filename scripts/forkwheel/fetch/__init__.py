@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forkwheel.errors import FetchError, UnreachableError, UsageError
+from forkwheel.errors import FetchError, PinMismatchError, UnreachableError, UsageError
 from forkwheel.fetch.context import FetchContext, Fetched
 from forkwheel.fetch.masking import mask
 from forkwheel.fetch.mirrors import parse_mirrors
@@ -44,7 +44,10 @@ def fetch_source(package: Package, source: Source, dest: Path, *, context: Fetch
     if isinstance(source, GitSource):
         from forkwheel.fetch.git import fetch_git
 
-        return fetch_git(source, dest, context=context)
+        try:
+            return fetch_git(source, dest, context=context)
+        except PinMismatchError as error:
+            raise PinMismatchError(f"{source.at}{error.message}", hint=error.hint) from error
     from forkwheel.fetch.index import fetch_file
 
     return fetch_file(package, source, dest, context=context)

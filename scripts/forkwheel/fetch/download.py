@@ -32,7 +32,7 @@ def download(url: str, target: Path, *, source: FileSource, client: IndexClient,
     found = sha256_file(part)
     if found != source.sha256:
         part.unlink()
-        message = f"{mask(url)} has the SHA-256 {found}; the recipe pins {source.sha256}"
+        message = f"{source.at}{mask(url)} has the SHA-256 {found}; the recipe pins {source.sha256}"
         raise PinMismatchError(message, hint="the file was replaced or the pin is wrong: do not use it before you know")
     part.chmod(0o644)
     part.replace(target)

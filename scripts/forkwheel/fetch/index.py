@@ -98,7 +98,7 @@ def find_link(package: Package, source: FileSource, locations: list[tuple[str, s
         except FetchError as error:
             problems.append(error)
     if announced:
-        message = f"{source.filename} has the SHA-256 {announced}; the recipe pins {source.sha256}"
+        message = f"{source.at}{source.filename} has the SHA-256 {announced}; the recipe pins {source.sha256}"
         raise PinMismatchError(message, hint="the file was replaced or the pin is wrong: do not use it before you know")
     if problems:
         raise min(problems, key=lambda problem: isinstance(problem, UnreachableError))

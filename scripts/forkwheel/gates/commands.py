@@ -22,6 +22,7 @@ from forkwheel.gates.explain_symbol import Definition, explain_symbol
 from forkwheel.gates.files import SourceFile, files_of, list_files, opened
 from forkwheel.gates.model import Audit, Question
 from forkwheel.gates.settings import Settings, load_settings, parse_entry
+from forkwheel.options import add_mirror_option, add_recipe_option
 from forkwheel.patching.apply import check_series
 from forkwheel.patching.series import load_series
 from forkwheel.recipe import SOURCE_KINDS, Recipe, find_recipe, load_recipe
@@ -35,22 +36,24 @@ def register(commands: Commands) -> None:
     """Add ``audit``."""
     parser = commands.add("audit", help="find every condition that keeps a GPU out")
     parser.add_argument("path", nargs="*", type=Path, help="folders, wheels or sdists to audit")
-    parser.add_argument("--recipe", help="audit this recipe's trees, before and after its series")
-    parser.add_argument("--target", help="compute capability asked about (default: the recipe's, or 12.0)")
-    parser.add_argument("--reference", help=f"capabilities that have the feature (default: {_REFERENCES})")
+    add_recipe_option(parser, note="its trees are audited, before and after its series")
+    parser.add_argument(
+        "--target", metavar="CAPABILITY", help="compute capability asked about (default: the recipe's, or 12.0)"
+    )
+    parser.add_argument(
+        "--reference", metavar="LIST", help=f"capabilities that have the feature (default: {_REFERENCES})"
+    )
     parser.add_argument(
         "--entry", action="append", default=[], metavar="MODULE:FUNCTION[@NAME]", help="where the path starts"
     )
-    parser.add_argument("--gates", type=Path, help="a gates.toml (default: the recipe's)")
+    parser.add_argument("--gates", type=Path, metavar="FILE", help="a gates.toml (default: the recipe's)")
     parser.add_argument("--explain", metavar="SYMBOL", help="say where a name is defined and what it is per GPU")
     parser.add_argument("--all", action="store_true", help="list the gates that are not on the path, too")
     parser.add_argument("--path-only", action="store_true", help="read only what the path leads to: a second's work")
     parser.add_argument("--sarif", type=Path, metavar="FILE", help="write a SARIF report")
     parser.add_argument("--source", choices=SOURCE_KINDS, help="use this kind of source only")
     parser.add_argument("--offline", action="store_true", help="use the cache alone")
-    parser.add_argument(
-        "--mirror", action="append", default=[], metavar="URL=PATH", help="fetch a git URL from another place"
-    )
+    add_mirror_option(parser)
     parser.set_defaults(run=_run)
 
 
@@ -139,7 +142,7 @@ def _report(
         console.line(failure, kind="warning")
     for expectation in verdict.vanished:
         console.line(f"gates.toml expects a closed gate in {expectation.file} that is not there", kind="warning")
-    for line in table.summary(last, verdict):
+    for line in table.summary(last, verdict, has_entries=bool(question.entries)):
         console.line(line)
     if difference is not None:
         check_consistent(first, last, expectations=settings.expectations, difference=difference)

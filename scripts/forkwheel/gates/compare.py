@@ -38,7 +38,7 @@ def judge(audit: Audit, expectations: Sequence[Expectation]) -> Verdict:
     return Verdict(
         unexpected=tuple(step for step in audit.closed if id(step) not in covered),
         expected=tuple(expected),
-        vanished=tuple(expectation for expectation in expectations if id(expectation) not in used),
+        vanished=tuple(each for each in expectations if not each.optional and id(each) not in used),
     )
 
 

@@ -91,6 +91,7 @@ class Expectation:
     condition: str
     reason: str
     exact: bool = False  # the condition is the whole of the gate's
+    optional: bool = False  # some versions have no such gate
 
     def covers(self, gate: Gate) -> bool:
         """Tell whether this is about a gate."""

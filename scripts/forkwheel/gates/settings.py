@@ -76,6 +76,7 @@ def _expectation(section: Section) -> Expectation:
         condition=section.string("condition", default=""),
         reason=section.string("reason"),
         exact=section.flag("exact", default=False),
+        optional=section.flag("optional", default=False),
     )
     section.finish()
     return expectation

@@ -125,12 +125,12 @@ def _result(gate: Gate, audit: Audit, *, level: str, layers: dict[int, str]) -> 
     }
 
 
-def summary(audit: Audit, verdict: Verdict) -> Iterable[str]:
+def summary(audit: Audit, verdict: Verdict, *, has_entries: bool) -> Iterable[str]:
     """Yield the lines that end a report."""
     references = ", ".join(map(str, audit.references))
-    yield (
-        f"{len(audit.differing)} gates differ between {audit.target} and {references}; "
-        f"{len(audit.path)} conditions are on the path, {len(audit.closed)} of them closed"
-    )
+    path = f"{len(audit.path)} conditions are on the path, {len(audit.closed)} of them closed"
+    if not has_entries:
+        path = "no entry points: name them in gates.toml or with --entry"
+    yield f"{len(audit.differing)} gates differ between {audit.target} and {references}; {path}"
     for step in verdict.unexpected:
         yield f"closed: {step.layer}: {step.gate.place}: {step.gate.condition}"

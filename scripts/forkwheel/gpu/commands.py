@@ -13,6 +13,7 @@ from forkwheel.errors import GpuCheckError, UsageError
 from forkwheel.gpu.checks import FAIL, PASS, Check
 from forkwheel.gpu.plan import quick
 from forkwheel.gpu.prepare import prepared
+from forkwheel.options import add_recipe_option
 from forkwheel.recipe import find_recipe, load_recipe
 from forkwheel.release.manifest import write_json
 from forkwheel.store import write_whole
@@ -27,7 +28,7 @@ _WIDEST = 160
 
 def register(commands: Commands) -> None:
     """Add ``smoke`` and ``bench``."""
-    smoke = commands.add("smoke", help="Compile, load, run and judge the fork on the GPUs of this machine.")
+    smoke = commands.add("smoke", help="compile, load, run and judge the fork on the GPUs of this machine")
     _common(smoke)
     smoke.add_argument(
         "--only", action="append", default=[], metavar="OPERATION", help="run this operation (repeatable)"
@@ -41,22 +42,26 @@ def register(commands: Commands) -> None:
     smoke.add_argument("--stock-wheel", type=_file, metavar="WHEEL", help="the unpatched wheel, for --controls")
     smoke.add_argument("--stock-object", type=_file, metavar="FILE", help="its object for this GPU, already compiled")
     smoke.set_defaults(run=run_smoke_command)
-    bench = commands.add("bench", help="Time the fusion against what would run otherwise, and advise.")
+    bench = commands.add("bench", help="time the fusion against what would run otherwise, and advise")
     _common(bench)
     bench.set_defaults(run=run_bench_command)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--recipe", default="sm120", metavar="NAME", help="a recipe's name, folder or file")
+    add_recipe_option(parser, default="sm120")
     parser.add_argument(
         "--wheels", type=Path, default=Path("dist"), metavar="DIR", help="folder of manifest and wheels"
     )
     parser.add_argument(
         "--no-prebuilt", action="store_true", help="let the JIT compile, although there is a kernel wheel"
     )
-    parser.add_argument("--with-wheel", type=_file, action="append", default=[], help="one more wheel to install")
+    parser.add_argument(
+        "--with-wheel", type=_file, action="append", default=[], metavar="WHEEL", help="one more wheel to install"
+    )
     parser.add_argument("--python", type=Path, metavar="PATH", help="the interpreter that has torch for CUDA")
-    parser.add_argument("--world-size", type=_positive, action="append", default=[], help="ranks (repeatable)")
+    parser.add_argument(
+        "--world-size", type=_positive, action="append", default=[], metavar="N", help="ranks (repeatable)"
+    )
     parser.add_argument(
         "--ranks-per-gpu", type=_positive, metavar="N", help="let N ranks share a GPU (default: 2 on one GPU)"
     )

@@ -30,7 +30,7 @@ _HINTS = {
     OFFSET: "patches apply at their recorded lines only; `patches --edit {name}` opens it moved, to be refreshed",
     AMBIGUOUS: "patches apply at their recorded lines only; open it with `patches --edit {name}` and choose the place",
     ALREADY_APPLIED: "if upstream has the change now, drop the hunk or the patch",
-    CONFLICT: "the source is not what the patch was made for; open it with `patches --edit {name}`",
+    CONFLICT: "the source or an earlier patch is not what it was made for; open it with `patches --edit {name}`",
 }
 _SHORT_CONTEXT = f"make the patch with {CONTEXT} lines of context; only a file's start and end have fewer"
 

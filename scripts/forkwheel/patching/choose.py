@@ -84,6 +84,19 @@ def open_trees(recipe: Recipe, options: Namespace, *, name: str) -> list[tuple[P
     return meant
 
 
+def unsaved_trees(recipe: Recipe, options: Namespace) -> list[tuple[Package, Work]]:
+    """Return the open work trees that hold edits which are in no patch yet."""
+    try:
+        found = _found(recipe, options)
+    except UsageError:  # a folder that is no work tree, or no more: nothing that could be written back
+        return []
+    return [item for item in found if _is_to_refresh(item[1])]
+
+
+def _is_to_refresh(work: Work) -> bool:
+    return work.is_due or is_left(work.folder) or has_changes(work)
+
+
 def _found(recipe: Recipe, options: Namespace) -> list[tuple[Package, Work]]:
     if options.worktree is not None:
         work = read_work(options.worktree)
@@ -105,7 +118,7 @@ def tree_to_refresh(trees: Sequence[tuple[Package, Work]]) -> tuple[Package, Wor
     """Return the only work tree, or the only one that is to be written back."""
     if len(trees) == 1:
         return trees[0]
-    due = [item for item in trees if item[1].is_due or is_left(item[1].folder) or has_changes(item[1])]
+    due = [item for item in trees if _is_to_refresh(item[1])]
     if len(due) == 1:
         return due[0]
     if due:

@@ -6,12 +6,13 @@ import argparse
 from pathlib import Path
 
 from forkwheel.cli import Commands
-from forkwheel.console import Console
-from forkwheel.errors import ForkwheelError, PatchError, UsageError
+from forkwheel.console import Console, plural
+from forkwheel.errors import PatchError, UsageError
+from forkwheel.hints import complete_hint, nox_command, short_path
+from forkwheel.options import add_mirror_option, add_recipe_option
 from forkwheel.patching.apply import DoesNotApply
-from forkwheel.patching.choose import WORK_FOLDER, packages_of
+from forkwheel.patching.choose import WORK_FOLDER, packages_of, unsaved_trees
 from forkwheel.patching.edit_commands import close, open_patch, refresh_patch, source_of
-from forkwheel.patching.hints import complete_hint, plural, short_path
 from forkwheel.patching.names import printable
 from forkwheel.patching.report import SCHEMA, PatchReport, check_folder, package_document, report_series
 from forkwheel.patching.series import load_series
@@ -24,8 +25,8 @@ _TO_FILL_IN = "header to fill in"
 def register(commands: Commands) -> None:
     """Add ``patches``."""
     parser = commands.add("patches", help="show, check or edit the patch series of a recipe")
-    parser.add_argument("--recipe", required=True, help="name or path of the recipe")
-    parser.add_argument("--package", help="this package of the recipe only")
+    add_recipe_option(parser, required=True)
+    parser.add_argument("--package", metavar="PACKAGE", help="this package of the recipe only")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--edit", metavar="NAME", help="open a work tree with the series applied up to this patch")
     action.add_argument(
@@ -34,21 +35,18 @@ def register(commands: Commands) -> None:
     action.add_argument("--close", nargs="?", const="", metavar="NAME", help="remove the open work trees")
     action.add_argument("--new", nargs="+", metavar=("NAME", "FILE"), help="open a work tree for a new patch")
     action.add_argument("--check", action="store_true", help="fail on drift, unlisted files, bad or expired headers")
-    parser.add_argument("--worktree", type=Path, help=f"the work tree's folder (default: {WORK_FOLDER}/PACKAGE)")
+    parser.add_argument(
+        "--worktree", type=Path, metavar="DIR", help=f"the work tree's folder (default: {WORK_FOLDER}/PACKAGE)"
+    )
     parser.add_argument("--source", choices=SOURCE_KINDS, help="use this kind of source only")
     parser.add_argument("--offline", action="store_true", help="use the cache alone")
-    parser.add_argument(
-        "--mirror", action="append", default=[], metavar="URL=PATH", help="fetch a git URL from another place"
-    )
+    add_mirror_option(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
     try:
         return _dispatch(options, console)
-    except ForkwheelError as error:
-        error.hint = complete_hint(error.hint, recipe=options.recipe, worktree=options.worktree)
-        raise
     except OSError as error:
         raise UsageError(
             f"{error.filename or 'a file'}: {error.strerror or error}", hint="make the folder readable and writable"
@@ -63,7 +61,15 @@ def _dispatch(options: argparse.Namespace, console: Console) -> int:
         return refresh_patch(recipe, options, console)
     if options.close is not None:
         return close(recipe, options, console)
-    return _check(recipe, options, console) if options.check else _show(recipe, options, console)
+    code = _check(recipe, options, console) if options.check else _show(recipe, options, console)
+    for package, work in unsaved_trees(recipe, options):
+        command = nox_command(options.recipe, "--package", package.name, "--refresh", worktree=options.worktree)
+        console.line(
+            f"{work.patch} has edits in {work.folder} that are not in the series: write them back with: {command}",
+            kind="warning",
+            package=package.name,
+        )
+    return code
 
 
 def _show(recipe: Recipe, options: argparse.Namespace, console: Console) -> int:

@@ -19,7 +19,7 @@ from forkwheel.patching.sections import EXTENDED, Names, Section, resolve
 _HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@(?: [^\n]*)?\n")
 _NO_NEWLINE = b"\\ No newline at end of file\n"
 _BINARY = (b"GIT binary patch", b"Binary files ")
-_RECREATE = "make the patch again with `git diff` or `diff -u`, or by `patches --edit`"
+_RECREATE = "make the patch again with `git diff` or `diff -u`, or by `patches --edit NAME`"
 
 
 def read_diff(lines: Sequence[bytes], *, file: Path, first_line: int) -> tuple[FilePatch, ...]:

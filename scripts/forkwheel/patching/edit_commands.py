@@ -9,10 +9,10 @@ from datetime import datetime, timezone
 from difflib import get_close_matches
 from pathlib import Path
 
-from forkwheel.console import Console
+from forkwheel.console import Console, plural
 from forkwheel.errors import PatchError, UsageError
+from forkwheel.hints import complete_hint, nox_command, short_path
 from forkwheel.patching.choose import WORK_FOLDER, open_trees, package_of, patch_name, tree_to_refresh
-from forkwheel.patching.hints import complete_hint, nox_command, plural, short_path
 from forkwheel.patching.left import LEFT, where
 from forkwheel.patching.lenient import Left
 from forkwheel.patching.names import decode, printable

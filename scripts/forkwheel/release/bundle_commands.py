@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import platform
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forkwheel.build_commands import add_source_options, open_shop
-from forkwheel.console import Console, readable_size
+from forkwheel.console import Console, plural, readable_size
 from forkwheel.cuda.toolchain import load_toolchain_lock, toolchain_lock_file
+from forkwheel.errors import UsageError
 from forkwheel.pipeline import Workshop, plan_all
-from forkwheel.release.bundle import make_bundle
+from forkwheel.plan import Plan
+from forkwheel.recipe import GitSource
+from forkwheel.release.bundle import Bundle
+from forkwheel.release.bundle_making import make_bundle
 from forkwheel.wheels.environment import build_environment
 
 if TYPE_CHECKING:
@@ -31,31 +36,70 @@ def register(commands: Commands) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Fetch everything."""
+    if options.bundle is not None and options.offline and not options.no_tools:
+        raise UsageError(
+            "--offline forbids asking the package index for nox and forkwheel's own needs",
+            hint="leave --offline out, or add --no-tools",
+        )
     shop = open_shop(options, console)
     if options.bundle is None:
         _fill(shop, options.source, console)
-        return 0
-    inputs = [shop.inputs]
-    if not options.no_toolchain and toolchain_lock_file(shop.recipe.folder).is_file():
-        inputs.append(load_toolchain_lock(shop.recipe.folder))
-    bundle = make_bundle(
-        shop.recipe,
-        options.bundle,
-        inputs=inputs,
-        context=shop.context,
-        tools=None if options.no_tools else Path(),
-    )
-    size = sum((bundle.file_folder / name).stat().st_size for name in bundle.files)
-    if console.json_mode:
-        console.data(
-            {"schema": SCHEMA, "bundle": str(bundle.folder), "files": dict(bundle.files), "bytes": size}
-            | {"repositories": list(bundle.repositories)}
-        )
-    console.line(f"{bundle.folder}: {len(bundle.files)} files, {readable_size(size)}", kind="done")
+    else:
+        _bundle(shop, options, console)
     return 0
 
 
+def _bundle(shop: Workshop, options: argparse.Namespace, console: Console) -> None:
+    inputs = [shop.inputs]
+    if not options.no_toolchain and toolchain_lock_file(shop.recipe.folder).is_file():
+        inputs.append(load_toolchain_lock(shop.recipe.folder))
+    tools = None if options.no_tools else Path()
+    bundle = make_bundle(shop.recipe, options.bundle, inputs=inputs, context=shop.context, tools=tools)
+    size = sum((bundle.file_folder / name).stat().st_size for name in bundle.files)
+    if console.json_mode:
+        console.data(_bundle_document(bundle, size))
+    console.line(
+        f"{bundle.folder}: {plural(len(bundle.files), 'file')}, {readable_size(size)}, {_serves(bundle)}", kind="done"
+    )
+
+
+def _serves(bundle: Bundle) -> str:
+    if not bundle.tool_pythons:
+        return f"for {platform.machine()}, without nox and forkwheel's own needs"
+    return f"for {platform.machine()} with Python {', '.join(bundle.tool_pythons)}"
+
+
+def _bundle_document(bundle: Bundle, size: int) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "recipe": bundle.recipe,
+        "bundle": str(bundle.folder),
+        "bytes": size,
+        "machine": platform.machine(),
+        "tool_pythons": list(bundle.tool_pythons),
+        "files": dict(bundle.files),
+        "repositories": list(bundle.repositories),
+    }
+
+
 def _fill(shop: Workshop, kind: str | None, console: Console) -> None:
-    for plan in plan_all(shop, kind=kind):
+    plans = plan_all(shop, kind=kind)
+    for plan in plans:
         build_environment(plan.inputs.requirements, store=shop.store, log=shop.log(plan), offline=shop.context.offline)
+    if console.json_mode:
+        packages = [_package_document(plan) for plan in plans]
+        document = {"schema": SCHEMA, "recipe": shop.recipe.name, "cache": str(shop.store.root), "packages": packages}
+        console.data(document)
     console.line("the cache holds all that a build needs: --offline works", kind="done")
+
+
+def _package_document(plan: Plan) -> dict[str, Any]:
+    """Say which source of a package is in the cache, and which build requirements."""
+    source = plan.source.source
+    pin = {"commit": source.commit} if isinstance(source, GitSource) else {"sha256": source.sha256}
+    return {
+        "name": plan.package.name,
+        "version": plan.package.version,
+        "source": {"kind": source.kind, **pin},
+        "requirements": {item.name: item.version for item in plan.inputs.requirements},
+    }

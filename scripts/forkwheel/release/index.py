@@ -16,7 +16,7 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,6 +57,13 @@ class Pages:
                 if file.filename == filename:
                     return name, file
         return None
+
+    def only(self, filenames: Collection[str], sets: Iterable[IndexedSet]) -> Pages:
+        """Return what the pages list of some files and sets."""
+        chosen = {
+            name: tuple(file for file in files if file.filename in filenames) for name, files in self.projects.items()
+        }
+        return Pages({name: files for name, files in chosen.items() if files}, tuple(sets))
 
     def with_file(self, name: str, file: IndexedFile) -> Pages:
         """Return the pages with an entry added, or replaced by one of the same name."""

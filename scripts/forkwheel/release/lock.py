@@ -69,7 +69,7 @@ class WheelsLock:
         if old is not None and old.released and old.wheels != revision.wheels:
             raise VerificationError(
                 f"{self.file}: revision {old.number} is released, its wheels can't change",
-                hint="run `nox -s lock` to make the next revision",
+                hint="run `nox -s lock -- --recipe RECIPE` to make the next revision",
             )
         others = tuple(other for other in self.revisions if other.number != revision.number)
         return replace(self, revisions=tuple(sorted((*others, revision), key=lambda item: item.number)))

@@ -104,7 +104,7 @@ def _is_present(root: Path, pages: Pages, file: NewFile) -> bool:
     if there != file.entry.sha256:
         raise PublishError(
             f"the index has {file.entry.filename} with the SHA-256 {there}, not {file.entry.sha256}",
-            hint="a published file never changes: make the next revision with `nox -s lock`",
+            hint="a published file never changes: make the next revision with `nox -s lock -- --recipe RECIPE`",
         )
     if known and not path.is_file():
         raise VerificationError(f"the index lists {path.name}, but the file is gone", hint="restore it in the index")
@@ -123,7 +123,7 @@ def _check_set(root: Path, one: IndexedSet, pages: Pages) -> None:
     if known is not None and known.sha256 != one.sha256:
         raise PublishError(
             f"the index has revision {one.revision} of {one.recipe} with another manifest, {known.sha256}",
-            hint="a published revision never changes: make the next one with `nox -s lock`",
+            hint="a published revision never changes: make the next one with `nox -s lock -- --recipe RECIPE`",
         )
 
 
@@ -186,9 +186,12 @@ def yank(root: Path, filename: str, *, reason: str) -> None:
         switch(root, write_pages(root, pages, changed=frozenset({name})))
 
 
-def verify_index(root: Path) -> Pages:
-    """Check every page, wheel, metadata file and set of an index; raise VerificationError at the first fault."""
-    pages = read_pages(root)
+def verify_index(root: Path, pages: Pages | None = None) -> Pages:
+    """Check every page, wheel, metadata file and set of an index; raise VerificationError at the first fault.
+
+    ``pages`` is what to check of it, where that is not all.
+    """
+    pages = pages or read_pages(root)
     if not pages.projects:
         raise UsageError(f"{root} is no index: it has no folder simple", hint="name the folder that was published to")
     for files in pages.projects.values():

@@ -21,6 +21,8 @@ from forkwheel.wheels.verify import verify_wheel
 CHECKS = ("smoke.json", "controls.json", "census.json", "audit.json")
 """Records of checks that may lie beside a manifest; one that failed keeps its set from going out."""
 
+_LOCK_AGAIN = "run `nox -s lock -- --recipe RECIPE`, then build again"
+
 
 def check_publishable(wheels: WheelSet, *, lock: Path) -> None:
     """Raise PublishError or VerificationError, naming what is wrong, unless a set may go out."""
@@ -50,7 +52,7 @@ def kernel_wheels(wheels: WheelSet, *, recipe_folder: Path) -> tuple[SetWheel, .
     check_bytes(path, sha256=made["sha256"], said_by=said_by)
     verify_wheel(path, must_contain={})
     name, version, _, _ = parse_wheel_filename(path.name)
-    hint = "compile the kernels anew with `forkwheel kernels --lock`, or remove their wheel and record"
+    hint = "compile the kernels anew with `forkwheel kernels --recipe RECIPE --lock`, or remove their wheel and record"
     if document["fast"] or str(version) not in {wheel.version for wheel in wheels.wheels if wheel.kind == BUILT}:
         raise PublishError(f"{path.name} is a fast build, or of another version than the set's wheels", hint=hint)
     if made["sha256"] not in {build.sha256 for build in load_kernels_lock(recipe_folder).builds}:
@@ -81,7 +83,7 @@ def _check_released(wheels: WheelSet) -> None:
         if wheel.development or ".dev." in wheel.version or ".dev." in wheel.filename:
             raise PublishError(
                 f"{wheel.filename} is a development build, which can't be published",
-                hint="record it as a revision with `nox -s lock`, build again, then publish",
+                hint="record it as a revision with `nox -s lock -- --recipe RECIPE`, build again, then publish",
             )
 
 
@@ -93,7 +95,7 @@ def _check_lock(wheels: WheelSet, lock: Path) -> None:
         )
     revision = load_lock(lock).revision(wheels.revision)
     if revision is None:
-        raise PublishError(f"{lock} has no revision {wheels.revision}", hint="run `nox -s lock`, then build again")
+        raise PublishError(f"{lock} has no revision {wheels.revision}", hint=_LOCK_AGAIN)
     locked = {wheel.filename: wheel for wheel in revision.wheels}
     if missing := sorted(locked.keys() - {wheel.filename for wheel in wheels.wheels}):
         raise PublishError(f"the set lacks {missing[0]}, which {lock} lists", hint="build the whole recipe")
@@ -102,7 +104,7 @@ def _check_lock(wheels: WheelSet, lock: Path) -> None:
             continue
         known = locked.get(wheel.filename)
         if known is None:
-            raise PublishError(f"{lock} does not list {wheel.filename}", hint="run `nox -s lock`, then build again")
+            raise PublishError(f"{lock} does not list {wheel.filename}", hint=_LOCK_AGAIN)
         if wheel.kind == BUILT:
             _compare(wheel, "key", wheel.key, known.key, lock)
         _compare(wheel, "SHA-256", wheel.sha256, known.sha256, lock)
@@ -112,7 +114,7 @@ def _compare(wheel: SetWheel, what: str, found: str, locked: str, lock: Path) ->
     if found != locked:
         raise PublishError(
             f"{wheel.filename} has the {what} {found}, {lock} says {locked}",
-            hint="build again from this checkout, or record the change with `nox -s lock`",
+            hint="build again from this checkout, or record the change with `nox -s lock -- --recipe RECIPE`",
         )
 
 

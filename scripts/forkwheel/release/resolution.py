@@ -35,6 +35,7 @@ _ROUNDS = 10
 _OTHER_VERSION = "choose another version with the lock's `constraints`"
 
 Host = tuple[tuple[int, int], str]
+_EVERY = tuple(product(PYTHONS, MACHINES))
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,23 @@ def resolve_toolchain(lock: Inputs, *, store: Store, log: Log) -> tuple[PackageI
         )
 
 
+def resolve_here(requires: Sequence[str], *, machine: str, store: Store, log: Log) -> tuple[LockedRequirement, ...]:
+    """Pin ``requires`` for every Python on one kind of machine; raise as ``resolve_package`` does."""
+    hosts = [(python, machine) for python in PYTHONS]
+    with store.temporary() as folder:
+        return _pinned(requires, constraints=(), folder=folder, log=log, hosts=hosts)
+
+
+def served_pythons(requirements: Sequence[LockedRequirement], *, machine: str) -> tuple[tuple[int, int], ...]:
+    """Return the Pythons on which every one of ``requirements`` that is needed there has a file."""
+    return tuple(python for python in PYTHONS if all(_serves(item, (python, machine)) for item in requirements))
+
+
+def _serves(item: LockedRequirement, host: Host) -> bool:
+    needed = _holds(Marker(item.marker) if item.marker else None, host, extra="")
+    return not needed or any(usable(filename, host) for filename, _ in item.files)
+
+
 def build_system_requires(tree: Path, package: Package | None = None) -> tuple[str, ...]:
     """Return what a tree's pyproject.toml needs for its build, sorted; raise BuildError where it is unsound.
 
@@ -112,32 +130,38 @@ def build_system_requires(tree: Path, package: Package | None = None) -> tuple[s
 
 
 def _pinned(
-    requires: Sequence[str], *, constraints: Sequence[str], folder: Path, log: Log, everywhere: bool = False
+    requires: Sequence[str],
+    *,
+    constraints: Sequence[str],
+    folder: Path,
+    log: Log,
+    everywhere: bool = False,
+    hosts: Sequence[Host] = _EVERY,
 ) -> tuple[LockedRequirement, ...]:
     from forkwheel.release.index_files import index_files  # its HTTP client is slow to import
 
-    chosen, hosts = _resolve(requires, constraints=constraints, folder=folder)
-    needed = {name: distribution for name, distribution in chosen.items() if name in hosts}
+    chosen, needing = _resolve(requires, constraints=constraints, folder=folder, hosts=hosts)
+    needed = {name: distribution for name, distribution in chosen.items() if name in needing}
     versions = {name: distribution.version for name, distribution in needed.items()}
     files = index_files(
         versions,
-        usable=lambda name, filename: any(usable(filename, host) for host in hosts[name]),
+        usable=lambda name, filename: any(usable(filename, host) for host in needing[name]),
     )
     locked = []
     for name, distribution in sorted(needed.items()):
         _check_pythons(distribution)
-        unserved = [host for host in hosts[name] if not any(usable(file, host) for file, _ in files[name])]
+        unserved = [host for host in needing[name] if not any(usable(file, host) for file, _ in files[name])]
         if unserved:
             lacking = f"{name} {distribution.version} has no wheel for {_described(unserved)}"
             if everywhere:
                 raise BuildError(lacking, hint=_OTHER_VERSION)
             log.warning(f"{lacking}: no build there")
-        locked.append(LockedRequirement(name, distribution.version, _marker(hosts[name]), files[name]))
+        locked.append(LockedRequirement(name, distribution.version, _marker(needing[name], hosts), files[name]))
     return tuple(locked)
 
 
 def _resolve(
-    requires: Sequence[str], *, constraints: Sequence[str], folder: Path
+    requires: Sequence[str], *, constraints: Sequence[str], folder: Path, hosts: Sequence[Host]
 ) -> tuple[dict[str, _Chosen], dict[str, set[Host]]]:
     """Have pip choose versions until they satisfy every host, and say which host needs what."""
     roots = [_parsed(text) for text in requires]
@@ -146,16 +170,16 @@ def _resolve(
     for _ in range(_ROUNDS):
         wanted = [*(_bare(root) for root in roots), *sorted(extra)]
         chosen = _ask_pip(wanted, constraints=constraints, folder=folder, environment=environment)
-        hosts: dict[str, set[Host]] = {}
+        needing: dict[str, set[Host]] = {}
         missing: set[str] = set()
-        for host in product(PYTHONS, MACHINES):
+        for host in hosts:
             for requirement in _closure(roots, chosen, host=host):
                 name = canonicalize_name(requirement.name)
-                hosts.setdefault(name, set()).add(host)
+                needing.setdefault(name, set()).add(host)
                 if name not in chosen:
                     missing.add(_bare(requirement))
         if not missing:
-            return chosen, hosts
+            return chosen, needing
         extra |= missing
     raise BuildError(
         f"the build requirements {', '.join(requires)} cannot be resolved", hint="narrow them with `constraints`"
@@ -255,16 +279,16 @@ def _check_pythons(chosen: _Chosen) -> None:
             )
 
 
-def _marker(hosts: set[Host]) -> str | None:
-    """Say in a marker on which hosts something is needed; None means on all of them."""
-    every = set(product(PYTHONS, MACHINES))
-    if hosts == every:
+def _marker(needing: set[Host], hosts: Sequence[Host]) -> str | None:
+    """Say in a marker on which of ``hosts`` something is needed; None means on all of them."""
+    if needing == set(hosts):
         return None
     clauses = []
     for python in PYTHONS:
-        machines = [machine for machine in MACHINES if (python, machine) in hosts]
+        every = [machine for other, machine in hosts if other == python]
+        machines = [machine for machine in every if (python, machine) in needing]
         clause = f'python_version == "{python[0]}.{python[1]}"'
-        if len(machines) == len(MACHINES):
+        if machines == every:
             clauses.append(clause)
         elif machines:
             clauses.append(f'{clause} and platform_machine == "{machines[0]}"')

@@ -21,6 +21,7 @@ from forkwheel.release.kernels_subject import CarriedKernels, is_kernels_wheel, 
 from forkwheel.release.web_address import read_web_address
 from forkwheel.release.wheel_set import (
     BUILT,
+    SUFFIX,
     TAKEN,
     SetWheel,
     WheelSet,
@@ -55,13 +56,18 @@ def read_subject(text: str, *, work: Path, context: FetchContext, recipe: str | 
     if "://" in text:
         return _of_set(_downloaded(text, work / "downloaded", context=context, recipe=recipe), work)
     path = Path(text)
-    if path.suffix == ".whl":
-        return _of_wheel(path, work)
     if not path.exists():
         raise UsageError(f"there is no {text}", hint="name a wheel, a manifest, or the URL of an index")
+    if path.suffix == ".whl":
+        return _of_wheel(path, work)
     if is_index(path):
         chosen = _chosen(read_pages(path).sets, recipe, where=text)
         return _of_set(load_set(path / chosen.manifest, wheels=path), work)
+    if path.is_file() and not path.name.endswith(SUFFIX):
+        raise UsageError(
+            f"{text} is neither a wheel, nor a manifest, nor an index",
+            hint=f"name a wheel, a file RECIPE{SUFFIX}, a folder of either, or the URL of an index",
+        )
     return _of_set(load_set(find_manifest(path, recipe=recipe)), work)
 
 

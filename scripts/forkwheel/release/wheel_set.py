@@ -76,14 +76,20 @@ class WheelSet:
 def find_manifest(where: Path, *, recipe: str | None = None) -> Path:
     """Return the manifest meant by a file, or by a folder that holds one; raise UsageError otherwise."""
     if where.is_file():
+        if not where.name.endswith(SUFFIX):
+            raise UsageError(f"{where} is no manifest", hint=f"name a file RECIPE{SUFFIX}, or the folder that holds it")
         return where
-    found = sorted(where.glob(f"{recipe or '*'}{SUFFIX}"))
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    known = {file.name.removesuffix(SUFFIX): file for file in sorted(where.glob(f"*{SUFFIX}"))}
+    if not known:
         raise UsageError(f"{where} holds no manifest", hint="build the wheels first, or name the folder they are in")
-    names = ", ".join(file.name.removesuffix(SUFFIX) for file in found)
-    raise UsageError(f"{where} holds the sets of several recipes: {names}", hint="choose one with --recipe")
+    names = ", ".join(known)
+    if recipe is not None and recipe not in known:
+        raise UsageError(
+            f"{where} has no set of {recipe}; it has those of: {names}", hint=f"build {recipe}, or choose another set"
+        )
+    if recipe is None and len(known) > 1:
+        raise UsageError(f"{where} holds the sets of several recipes: {names}", hint="choose one with --recipe")
+    return known[recipe] if recipe is not None else next(iter(known.values()))
 
 
 def load_set(manifest: Path, *, wheels: Path | None = None) -> WheelSet:

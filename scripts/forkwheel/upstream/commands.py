@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from forkwheel.cli import Commands
 from forkwheel.console import Console
 from forkwheel.errors import PatchError, UsageError
 from forkwheel.fetch import FetchContext, parse_mirrors
+from forkwheel.options import add_mirror_option, add_recipe_option
 from forkwheel.patching.names import printable
 from forkwheel.patching.series import Series, load_series
 from forkwheel.recipe import GitSource, Package, Recipe, find_recipe, load_recipe
@@ -26,7 +28,9 @@ def register(commands: Commands) -> None:
     """Add ``upstream``."""
     parser = commands.add("upstream", help="tell which patches still apply to other revisions, and which upstream took")
     add_common_options(parser)
-    parser.add_argument("--package", help="this package of the recipe (needed where several are patched)")
+    parser.add_argument(
+        "--package", metavar="PACKAGE", help="this package of the recipe (needed where several are patched)"
+    )
     parser.add_argument(
         "--to",
         action="append",
@@ -41,11 +45,9 @@ def register(commands: Commands) -> None:
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Add what ``upstream`` and ``port`` share."""
-    parser.add_argument("--recipe", required=True, help="name or path of the recipe")
+    add_recipe_option(parser, required=True)
     parser.add_argument("--offline", action="store_true", help="use the cache alone")
-    parser.add_argument(
-        "--mirror", action="append", default=[], metavar="URL=PATH", help="fetch a git URL from another place"
-    )
+    add_mirror_option(parser)
 
 
 def open_recipe(options: argparse.Namespace, console: Console) -> tuple[Recipe, FetchContext]:
@@ -63,6 +65,7 @@ def open_recipe(options: argparse.Namespace, console: Console) -> tuple[Recipe, 
 def _run(options: argparse.Namespace, console: Console) -> int:
     recipe, context = open_recipe(options, console)
     package = _package(recipe, options.package)
+    context = replace(context, log=console.bind(package.name))
     series = load_series(package.series)
     if options.bisect:
         return _bisect(options, package, series, context, console)
@@ -104,7 +107,7 @@ def _show_one(package: Package, column: Column, console: Console) -> None:
                 if len(file.hunks) > 1 or hunk.verdict.reason
             ]
     title = f"{package.name} {package.version} against {column.revision}"
-    console.table(("patch", "file", "hunk", "verdict", ""), rows, title=title)
+    console.table(("patch", "file", "hunk", "verdict", "note"), rows, title=title)
     text, is_due = summary_line(column)
     console.line(text, kind="warning" if is_due else "done", package=package.name)
 
@@ -113,11 +116,25 @@ def _show_matrix(package: Package, series: Series, columns: Sequence[Column], co
     rows = [(column.revision, *(cell(judged) for judged in column.patches)) for column in columns]
     names = [patch.name.removesuffix(".patch") for patch in series.patches]
     console.table((package.name, *names), rows, title=f"series for {package.name} {package.version}")
+    first = columns[0].revision
     summary = [
-        tuple(text or "-" for text in (item.patch, item.applied_until, item.changed_in, item.taken_in, item.header))
+        (
+            item.patch,
+            item.applied_until or "-",
+            _when(item.changed_in, first=first),
+            _when(item.taken_in, first=first),
+            item.header or "-",
+        )
         for item in courses(series, columns)
     ]
-    console.table(("patch", "applies until", "changed in", "content taken in", "header"), summary, title="patches")
+    console.table(("patch", "applies until", "changed", "content taken", "header"), summary, title="patches")
+
+
+def _when(revision: str | None, *, first: str) -> str:
+    """Say when something happened, of which only the first tested revision that shows it is known."""
+    if revision is None:
+        return "-"
+    return f"at or before {revision}" if revision == first else f"by {revision}"
 
 
 def _bisect(
@@ -140,7 +157,7 @@ def _bisect(
                 rows.append((item.patch, what, *_event(event)))
         if item.taken is None and item.changed is None:
             rows.append((item.patch, item.now, "-", "-", "-", "-"))
-    columns = ("patch", "", "commit", "first release", "verdict there", "subject")
+    columns = ("patch", "event", "commit", "first release", "verdict there", "subject")
     console.table(columns, rows, title=f"{package.name} {package.version} to {options.to[0]}")
     return 0
 

@@ -35,8 +35,9 @@ class Course:
     """How one patch fared over the revisions, in their order; names of revisions, or None.
 
     ``applied_until`` is the last that it applies to (clean or with an offset), ``changed_in``
-    the first after that. ``taken_in`` is the first that has its very content, and ``header``
-    the field by which its header says that upstream has it.
+    the first after that. ``taken_in`` is the first that has its very content: what was
+    changed or taken was so by then, as of those that were judged it is the first. ``header``
+    is the field by which its header says that upstream has it.
     """
 
     patch: str

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from forkwheel.console import Log, plural
 from forkwheel.errors import UsageError
 from forkwheel.fetch import FetchContext, fetch_source
 from forkwheel.patching.overlay import Overlay
 from forkwheel.patching.series import load_series
 from forkwheel.patching.worktree import fingerprint
-from forkwheel.recipe import Recipe
+from forkwheel.recipe import Package, Recipe
 from forkwheel.store import remove_tree
 from forkwheel.upstream.port_goals import Goal, mirrors_of
 from forkwheel.upstream.port_recipe import check_portable
@@ -79,32 +80,43 @@ def _targets(recipe: Recipe, goals: Mapping[str, Goal], *, context: FetchContext
     for package in recipe.packages:
         if package.name not in goals:
             continue
-        with context.store.temporary() as folder:
-            found.append(make_target(package, goals[package.name], context=context, work=folder / "x"))
+        mine = of_package(context, package)
+        with mine.log.stage(f"find {goals[package.name].version}"), context.store.temporary() as folder:
+            found.append(make_target(package, goals[package.name], context=mine, work=folder / "x"))
     versions: dict[str, str] = {canonicalize_name(target.new.name): target.new.version for target in found}
     every: dict[str, str] = {canonicalize_name(package.name): package.version for package in recipe.packages}
     every |= versions
     renewed = [replace(target, new=with_requires(target.new, versions)) for target in found]
     for target in renewed:
-        with context.store.temporary() as folder:
-            root = fetch_source(target.new, target.new.sources[0], folder / "x", context=context).root
+        if not target.new.requires:
+            continue
+        mine = of_package(context, target.new)
+        with mine.log.stage("requirements"), context.store.temporary() as folder:
+            root = fetch_source(target.new, target.new.sources[0], folder / "x", context=mine).root
             check_requires(with_requires(target.new, every), root)
     with context.store.temporary() as folder:
         check_portable(recipe, packages={target.new.name: target.new for target in renewed}, folder=folder)
     return renewed
 
 
+def of_package(context: FetchContext, package: Package) -> FetchContext:
+    """Return the context with the log of one package."""
+    return replace(context, log=context.log.of(package.name))
+
+
 def _begin_package(target: Target, work: Path, *, context: FetchContext) -> PackageState:
     old, new = target.old, target.new
+    context = of_package(context, new)
     series = load_series(old.series)
     commits: list[str] = []
     base = ""
     if series.patches:
-        before, after = base_tree(old, context), base_tree(new, context)
-        check_project(series, Overlay(before), Overlay(after), name=f"{new.name} {new.version}")
-        tree = PortTree(work / old.name, epoch=old.epoch)
-        commits = tree.build(series, before, after, package=old.name)
-        base = tree.head()
+        with context.log.stage("work tree"):
+            before, after = base_tree(old, context), base_tree(new, context)
+            check_project(series, Overlay(before), Overlay(after), name=f"{new.name} {new.version}")
+            tree = PortTree(work / old.name, epoch=old.epoch)
+            commits = tree.build(series, before, after, package=old.name)
+            base = tree.head()
     return PackageState(
         new=replace(new, series=None),
         notes=target.notes,
@@ -116,25 +128,33 @@ def _begin_package(target: Target, work: Path, *, context: FetchContext) -> Pack
     )
 
 
-def advance(recipe: Recipe, state: PortState, *, settings: PortSettings) -> PortState:
+def advance(recipe: Recipe, state: PortState, *, settings: PortSettings, log: Log) -> PortState:
     """Bring patch after patch over; raise PortStoppedError at the first conflict, to be gone on from."""
     for index, package in enumerate(state.packages):
-        old = recipe.package(package.new.name)
-        series = load_series(old.series)
-        tree = PortTree(settings.work / old.name, epoch=old.epoch)
-        while (current := package.current) is not None:
-            name, commit = current
-            patch = series.patches[series.index(name)]
-            if (reason := expired_by(patch, package.new.version)) is not None:
-                package = package.drop(f"upstream has it ({reason})")
-            else:
-                before = tree.head()
-                if conflicts := tree.pick(commit):
-                    raise _stopped(settings, package, name, conflicts)
-                package = picked(tree, package, before)
-            state = state.with_package(index, package)
-            save_state(settings.work, state)
+        if package.current is None:
+            continue
+        mine = log.of(package.new.name)
+        with mine.stage("patches"):
+            while package.current is not None:
+                mine.progress(package.current[0])
+                package = _advanced(recipe.package(package.new.name), package, settings)
+                state = state.with_package(index, package)
+                save_state(settings.work, state)
     return state
+
+
+def _advanced(old: Package, package: PackageState, settings: PortSettings) -> PackageState:
+    """Bring the current patch of a package over, or drop it."""
+    assert package.current is not None
+    name, commit = package.current
+    series = load_series(old.series)
+    if (reason := expired_by(series.patches[series.index(name)], package.new.version)) is not None:
+        return package.drop(f"upstream has it ({reason})")
+    tree = PortTree(settings.work / old.name, epoch=old.epoch)
+    before = tree.head()
+    if conflicts := tree.pick(commit):
+        raise _stopped(settings, package, name, conflicts)
+    return picked(tree, package, before)
 
 
 def picked(tree: PortTree, package: PackageState, before: str) -> PackageState:
@@ -150,8 +170,8 @@ def _stopped(settings: PortSettings, package: PackageState, name: str, conflicts
     files = "\n".join(f"  {folder / path}" for path in conflicts)
     return PortStoppedError(
         f"{name} is in conflict with {package.new.name} {package.new.version}:\n{files}\n"
-        f"{len(package.kept)} patches are over, {len(package.dropped)} were dropped,"
-        f" {len(package.commits) - len(package.kept) - len(package.dropped)} are left;"
+        f"{plural(len(package.kept), 'patch')} carried over, {len(package.dropped)} dropped,"
+        f" {len(package.commits) - len(package.kept) - len(package.dropped)} left;"
         " nothing outside of the work folder was changed",
         hint=f"mend the files (`git diff` in {folder} shows both sides), then run `{settings.command} --continue`;"
         f" `--skip` drops this patch, `--abort` gives the port up",

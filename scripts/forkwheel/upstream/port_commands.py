@@ -35,18 +35,24 @@ def register(commands: Commands) -> None:
         "--to",
         action="append",
         metavar=TO.partition(" ")[2],
-        help="the new version, of the package index or at a git revision; once for each package",
+        help="the new version, of the package index or at a git revision; once for each package that moves:"
+        " one that pins another moves with it",
     )
     action.add_argument("--continue", dest="go_on", action="store_true", help="go on after a conflict was mended")
     action.add_argument("--skip", action="store_true", help="go on without the patch that is in conflict")
     action.add_argument("--abort", action="store_true", help="give the port up")
-    parser.add_argument("--name", help="name of the new recipe (default: RECIPE-port)")
+    parser.add_argument(
+        "--name",
+        metavar="NAME",
+        help="name of the new recipe (default: RECIPE-port), and its `local` where a wheel of that version exists",
+    )
     parser.add_argument(
         "--out",
         type=Path,
+        metavar="DIR",
         help="folder that gets recipes/NAME and patches/ (default: the new recipe and series go beside the old ones)",
     )
-    parser.add_argument("--work", type=Path, help=f"the work folder (default: {WORK_FOLDER}/RECIPE)")
+    parser.add_argument("--work", type=Path, metavar="DIR", help=f"the work folder (default: {WORK_FOLDER}/RECIPE)")
     parser.add_argument(
         "--repository",
         action="append",
@@ -73,7 +79,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
             return 0
         state = resume(recipe, settings=settings, skip=options.skip)
     context = replace(context, mirrors=(*state.mirrors, *context.mirrors))
-    state = advance(recipe, state, settings=settings)
+    state = advance(recipe, state, settings=settings, log=context.log)
     _show(finish(recipe, state, settings=settings, context=context), options, console)
     return 0
 
@@ -120,9 +126,17 @@ def _show(ported: Ported, options: argparse.Namespace, console: Console) -> None
             }
         )
     rows = [(name, "kept", "") for name in ported.kept] + [(name, "dropped", why) for name, why in ported.dropped]
-    console.table(("patch", "", "why"), rows)
+    console.table(("patch", "result", "why"), rows)
     for note in ported.notes:
         console.line(note, kind="warning")
     for name, folder in ported.series:
         console.line(f"series in {folder}", package=name)
     console.line(f"the new recipe is {ported.recipe}", kind="done")
+    name = shlex.quote(_argument(ported.recipe))
+    console.line(f"next: `nox -s lock -- --recipe {name}`, then `nox -s build -- --recipe {name}`", kind="hint")
+
+
+def _argument(recipe: Path) -> str:
+    """Return what ``--recipe`` calls a recipe: its name, where it is one of this folder's."""
+    name = recipe.parent.name
+    return name if recipe.parent == Path("recipes").resolve() / name else str(recipe.parent)

@@ -20,7 +20,9 @@ from forkwheel.patching.renumber import renumber
 from forkwheel.patching.series import SERIES, Patch, load_series, parse_patch
 from forkwheel.recipe import Package, Recipe, load_recipe
 from forkwheel.store import remove_tree
-from forkwheel.upstream.port import PortSettings
+from forkwheel.upstream.port import PortSettings, of_package
+from forkwheel.upstream.port_gates import GATES, carry_gates
+from forkwheel.upstream.port_local import choose_local
 from forkwheel.upstream.port_places import Places, find_places
 from forkwheel.upstream.port_recipe import check_portable, ported_text
 from forkwheel.upstream.port_state import PackageState, PortState
@@ -47,21 +49,28 @@ def finish(recipe: Recipe, state: PortState, *, settings: PortSettings, context:
     """Export what the work trees hold, check it, and put it in its place; the work folder goes last."""
     versions = {package.new.name: package.new.version for package in state.packages}
     places = find_places(recipe, versions, name=state.name, out=Path(state.out) if state.out else None)
+    local, renamed = choose_local(recipe, versions, folder=places.recipe, name=state.name)
     with ExitStack() as stack:
         staged = {place: _staging(place, stack) for place in places.all if not _is_inside(place, places.recipe)}
         staged[places.recipe] = _staging(places.recipe, stack)
         exported = []
+        folders = {}
         for package in state.packages:
             old = recipe.package(package.new.name)
             if old.series is not None:
                 place = places.series[old.name]
                 made = staged.get(place, staged[places.recipe] / os.path.relpath(place, places.recipe))
-                package = _export_series(old, package, made, settings=settings, context=context)
+                folders[old.name] = made
+                mine = of_package(context, old)
+                with mine.log.stage("series"):
+                    package = _export_series(old, package, made, settings=settings, context=mine)
             exported.append(package)
         with context.store.temporary() as folder:
             new = {item.new.name: item.new for item in exported}
             check_portable(recipe, packages=new, folder=folder)
-        _write_recipe(recipe, state.name, new, staged[places.recipe], places)
+        made = staged[places.recipe]
+        _write_recipe(recipe, state.name, local, new, made, places)
+        lost = carry_gates(recipe, new, folders, made, context=context)
         for place, made in staged.items():
             _check_place(made, place)
         for place, made in staged.items():
@@ -69,7 +78,8 @@ def finish(recipe: Recipe, state: PortState, *, settings: PortSettings, context:
                 made.rename(place)
                 place.chmod(0o755)
     load_recipe(places.recipe / "recipe.toml")
-    ported = _ported(recipe, replace(state, packages=tuple(exported)), places)
+    notes = (*([renamed] if renamed else []), *lost)
+    ported = _ported(recipe, replace(state, packages=tuple(exported)), places, notes)
     remove_tree(settings.work)
     return ported
 
@@ -165,13 +175,15 @@ def _series_text(text: bytes, dropped: set[str]) -> bytes:
     return "\n".join(line for line in lines if re.sub(r"(^|\s)#.*", "", line).strip() not in dropped).encode()
 
 
-def _write_recipe(recipe: Recipe, name: str, packages: Mapping[str, Package], made: Path, places: Places) -> None:
+def _write_recipe(
+    recipe: Recipe, name: str, local: str, packages: Mapping[str, Package], made: Path, places: Places
+) -> None:
     series = {
         package.name: os.path.relpath(places.series.get(package.name, package.series), places.recipe)
         for package in recipe.packages
         if package.series is not None
     }
-    text = ported_text(recipe, name=name, packages=packages, series=series)
+    text = ported_text(recipe, name=name, local=local, packages=packages, series=series)
     (made / "recipe.toml").write_text(text, encoding="utf-8")
     if (recipe.folder / _INPUTS).exists():
         (made / _INPUTS).write_bytes((recipe.folder / _INPUTS).read_bytes())
@@ -187,20 +199,19 @@ def _contents(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def _ported(recipe: Recipe, state: PortState, places: Places) -> Ported:
+def _ported(recipe: Recipe, state: PortState, places: Places, more: Sequence[str]) -> Ported:
     series = [package.series for package in recipe.packages if package.series is not None]
     left = sorted(
         path.name
         for path in recipe.folder.iterdir()
-        if path.name not in ("recipe.toml", _INPUTS, "wheels.lock.toml", "evidence")
+        if path.name not in ("recipe.toml", _INPUTS, GATES, "wheels.lock.toml", "evidence")
         and not any(folder.is_relative_to(path) or folder == path.parent for folder in series)
     )
-    notes = [note for item in state.packages for note in item.notes]
+    notes = [*(note for item in state.packages for note in item.notes), *more]
     notes += [f"not carried over from {recipe.folder.name}: {', '.join(left)}"] if left else []
     if (places.recipe / _INPUTS).exists():
         notes.append(
-            f"the build requirements are those of {recipe.name}: if the build says that they changed,"
-            f" run `nox -s lock -- --recipe {state.name} --inputs`"
+            f"the build requirements are those of {recipe.name}: if `lock` says that they changed, add --inputs to it"
         )
     return Ported(
         recipe=places.recipe / "recipe.toml",

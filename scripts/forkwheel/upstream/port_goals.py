@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from forkwheel.errors import UsageError
@@ -40,7 +42,22 @@ def parse_goals(targets: Iterable[str], repositories: Iterable[str], recipe: Rec
         goals[name] = replace(goals[name], revision=goals[name].revision or goals[name].version, repository=place)
     for name, goal in goals.items():
         _check_git(recipe.package(name), goal)
+    _check_required(recipe, goals)
     return goals
+
+
+def _check_required(recipe: Recipe, goals: Mapping[str, Goal]) -> None:
+    """Refuse to move a package away from under one that stays and pins it."""
+    moved: dict[str, str] = {canonicalize_name(name): name for name in goals}
+    for package in recipe.packages:
+        for text in () if package.name in goals else package.requires:
+            requirement = Requirement(text)
+            name = moved.get(canonicalize_name(requirement.name))
+            if name is not None and not requirement.specifier.contains(goals[name].version, prereleases=True):
+                raise UsageError(
+                    f"{package.name} {package.version} requires {text}, not {goals[name].version}",
+                    hint=f"add --to {package.name}=VERSION, with a version that requires {name} {goals[name].version}",
+                )
 
 
 def mirrors_of(goals: Mapping[str, Goal], recipe: Recipe) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -17,7 +17,9 @@ from forkwheel.toml_places import Place, Position, locate_value, places
 _COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
 
 
-def ported_text(recipe: Recipe, *, name: str, packages: Mapping[str, Package], series: Mapping[str, str]) -> str:
+def ported_text(
+    recipe: Recipe, *, name: str, local: str, packages: Mapping[str, Package], series: Mapping[str, str]
+) -> str:
     """Return the recipe ``name`` with some packages replaced.
 
     ``packages`` are the new ones and ``series`` the folders (relative to the new recipe) of
@@ -26,6 +28,8 @@ def ported_text(recipe: Recipe, *, name: str, packages: Mapping[str, Package], s
     """
     text = _Text(recipe.file.read_text(encoding="utf-8").replace("\r\n", "\n"), recipe.file)
     text.set(("recipe", "name"), json.dumps(name))
+    if local != recipe.local:
+        text.set(("recipe", "local"), json.dumps(local))
     text.set(("recipe", "revision"), "1")
     for index, old in enumerate(recipe.packages):
         if old.name in series:
@@ -42,7 +46,8 @@ def check_portable(recipe: Recipe, *, packages: Mapping[str, Package], folder: P
     """
     series = {package.name: str(package.series) for package in recipe.packages if package.series is not None}
     file = folder / "recipe.toml"
-    file.write_text(ported_text(recipe, name=recipe.name, packages=packages, series=series), encoding="utf-8")
+    text = ported_text(recipe, name=recipe.name, local=recipe.local, packages=packages, series=series)
+    file.write_text(text, encoding="utf-8")
     try:
         made = load_recipe(file).packages
     except RecipeError as error:
@@ -50,7 +55,7 @@ def check_portable(recipe: Recipe, *, packages: Mapping[str, Package], folder: P
     for old, found in zip(recipe.packages, made, strict=True):
         new = packages.get(old.name, old)
         kept = replace(new, series=old.series, required_versions=old.required_versions, jit_cache=old.jit_cache)
-        for name in vars(kept):
+        for name in (one.name for one in fields(kept) if one.compare):
             if getattr(kept, name) != getattr(found, name):
                 raise _unwritable(recipe.file, f"`{name}` of {old.name}")
 

@@ -6,7 +6,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forkwheel.console import Console
+from forkwheel.console import Console, plural
+from forkwheel.errors import UsageError
 from forkwheel.wheels.show import ShownWheel, document, show_wheel
 
 if TYPE_CHECKING:
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
 
 def register(commands: Commands) -> None:
     """Add ``show``."""
-    parser = commands.add("show", help="print how wheels were made: key, pins, patches, locks, SBOM")
+    parser = commands.add("show", help="print how wheels were made: key, pins, patches, build requirements, SBOM")
     parser.add_argument("wheels", nargs="+", type=Path, metavar="WHEEL", help="a wheel that forkwheel built")
     parser.set_defaults(run=run)
 
 
 def run(args: Namespace, console: Console) -> int:
     """Show each wheel named on the command line."""
+    for path in args.wheels:
+        if not path.exists():
+            raise UsageError(f"there is no {path}", hint="name the file of a wheel")
     wheels = [show_wheel(path) for path in args.wheels]
     if args.json:
         console.data(document(wheels))
@@ -47,7 +51,7 @@ def _rows(wheel: ShownWheel) -> list[tuple[str, str]]:
         *(("pin", pin) for pin in wheel.pins),
         *(("patch", f"{patch.name}: {patch.description.splitlines()[0]}") for patch in wheel.patches),
         *(("build requirement", f"{item.name} {item.version}{_only(item.marker)}") for item in wheel.requirements),
-        ("SBOM", f"{wheel.sbom.format}, {wheel.sbom.components} components, {wheel.sbom.serial_number}"),
+        ("SBOM", f"{wheel.sbom.format}, {plural(wheel.sbom.components, 'component')}, {wheel.sbom.serial_number}"),
     ]
 
 

@@ -18,7 +18,7 @@ from packaging.markers import Marker
 from packaging.tags import Tag, sys_tags
 from packaging.utils import parse_wheel_filename
 
-from forkwheel.console import Log
+from forkwheel.console import Log, plural
 from forkwheel.errors import BuildError, FetchError, ForkwheelError, PinMismatchError
 from forkwheel.release.inputs import LockedRequirement
 from forkwheel.store import Store, remove_tree, write_whole
@@ -51,7 +51,7 @@ def build_environment(
                 hint="run once without --offline",
             )
         _check_platform(wanted)
-        log.info(f"making a build environment of {len(wanted)} locked requirements")
+        log.info(f"making a build environment of {plural(len(wanted), 'locked requirement')}")
         return _make(folder, wanted, store=store)
 
 

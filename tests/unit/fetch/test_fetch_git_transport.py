@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -152,8 +153,9 @@ def test_missing_commit_shows_what_the_tag_is(history, surroundings, package, tm
     main, pinned = history
     absent = "1234567890" * 4
 
-    with pytest.raises(PinMismatchError, match=f"no commit {absent}; its tag v1.0 is {pinned}"):
-        fetch_source(package(), source(main.folder, absent, "v1.0"), tmp_path / "out", context=surroundings.context())
+    pin = replace(source(main.folder, absent, "v1.0"), place="r.toml:7")
+    with pytest.raises(PinMismatchError, match=rf"^r\.toml:7: .*no commit {absent}; its tag v1.0 is {pinned}"):
+        fetch_source(package(), pin, tmp_path / "out", context=surroundings.context())
     assert not list((surroundings.store.root / "tmp").iterdir())
 
 

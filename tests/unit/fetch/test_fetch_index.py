@@ -8,6 +8,7 @@ import json
 import os
 import tarfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -289,8 +290,8 @@ def test_wrong_bytes_are_fatal_and_leave_nothing(surroundings, package, tmp_path
         index.page = f'<a href="/files/{NAME}">x</a>'.encode()
     use(serve(index))
 
-    with pytest.raises(PinMismatchError) as caught:
-        fetch_source(package(), SOURCE, tmp_path / "out", context=surroundings.context())
+    with pytest.raises(PinMismatchError, match=r"^r\.toml:7: ") as caught:
+        fetch_source(package(), replace(SOURCE, place="r.toml:7"), tmp_path / "out", context=surroundings.context())
     assert hashlib.sha256(wrong).hexdigest() in caught.value.message
     assert SHA256 in caught.value.message
     assert not list(archive_in(surroundings).parent.iterdir())

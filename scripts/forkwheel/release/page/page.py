@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from forkwheel.release.page import results, sources
@@ -21,11 +22,12 @@ _SECTIONS = (
     ("reproduce", "Reproduce"),
 )
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_FORWARDED = {"no": "not yet sent", "not-needed": "not needed there"}
 _LOCKS = {
     "released": ("PASS", "a released revision"),
     "locked": ("PASS", "locked, and not yet released"),
     "differs": ("FAIL", "other wheels than the lock's"),
-    "unknown": ("NOT LOCKED", "the lock has no such revision"),
+    "unknown": ("NOT LOCKED", "no lock that was read has this revision"),
 }
 
 
@@ -76,23 +78,28 @@ def _glance(report: Report) -> Iterator[Html]:
     if any(wheel.development for wheel in report.wheels.wheels):
         state, said = "DEVELOPMENT", "a development build, which can't be published"
     yield _card("Lock", mark(state), said)
-    count = sum(len(part.series.patches) for part in report.parts)
-    sent = sum(
-        patch.header.forwarded not in ("no", "not-needed") for part in report.parts for patch in part.series.patches
-    )
-    yield _card("Patches", mark(str(count)), f"{sent} of them sent upstream")
+    yield _card("Patches", *_patches(report))
     yield _card(
         "Provenance", mark("SIGNED" if report.signed else "UNSIGNED"),
-        "check with `forkwheel verify --allowed-signers`" if report.signed else "states what the wheels were made from",
+        "check with `forkwheel verify DIR --allowed-signers FILE`"
+        if report.signed else "states what the wheels were made from",
     )  # fmt: skip
     for kind, name in (("audit", "Gates"), ("census", "Census"), ("smoke", "Smoke"), ("bench", "Bench")):
         yield _checked(report, kind, name)
 
 
+def _patches(report: Report) -> tuple[Html, str]:
+    """Count the patches by where they stand upstream, as their headers say."""
+    forwarded = [patch.header.forwarded for part in report.parts for patch in part.series.patches]
+    counts = Counter(_FORWARDED.get(value, "sent upstream") for value in forwarded)
+    kinds = [f"{counts[kind]} {kind}" for kind in ("sent upstream", *_FORWARDED.values()) if counts[kind]]
+    return mark(str(len(forwarded))), ", ".join(kinds) or "none"
+
+
 def _checked(report: Report, kind: str, name: str) -> Html:
     records = report.of(kind)
     if not records:
-        return _card(name, mark("NOT RUN"), "no record of it is here")
+        return _card(name, mark("NOT RUN"), "no record of it is here; below is how to make one")
     first = records[0]
     if first.current is False:
         return _card(name, mark("STALE"), "ran other wheels than these")

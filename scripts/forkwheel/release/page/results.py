@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from forkwheel.console import plural
 from forkwheel.release.page.chart import charts
 from forkwheel.release.page.markup import Content, Html, absent, mark, name, section, table, tag
 from forkwheel.release.page.record import Record, Report
@@ -74,9 +75,8 @@ def census(report: Report) -> Html:
     title = "Kernel census before and after"
     records = report.of("census")
     if not records:
-        return section(
-            "census", title, absent("There is no kernel census.", "`forkwheel kernels` takes one of what it compiles.")
-        )
+        how = f"`forkwheel kernels --recipe {report.wheels.recipe}` takes one of what it compiles."
+        return section("census", title, absent("There is no kernel census.", how))
     return section("census", title, *_each(records, _census))
 
 
@@ -85,7 +85,8 @@ def _census(record: Record) -> list[Content]:
     content: list[Content] = [_head(record)]
     changes = document.get("changes")
     if changes is None:
-        content.append(absent("Nothing here says what the kernels were before.", "`forkwheel census --against` does."))
+        how = "`forkwheel census WHEEL --against OTHER` does."
+        content.append(absent("Nothing here says what the kernels were before.", how))
     else:
         rows = [[name(one["family"]), one["what"], one["before"], one["after"]] for one in changes]
         content.append(
@@ -209,7 +210,7 @@ def said_of(record: Record) -> str:
             return f"closed on the path: {before} before the series, {after} after it"
         if record.kind == "census":
             count = sum(family["kernels"] for family in document["families"].values())
-            return f"{count} kernels for {', '.join(document['targets'])}"
+            return f"{plural(count, 'kernel')} for {', '.join(document['targets'])}"
     except _OF_ANOTHER_FORM:
         pass
     return str(document.get("statement") or f"recorded in {record.file}")

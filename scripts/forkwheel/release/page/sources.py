@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from forkwheel.console import readable_size
+from forkwheel.console import plural, readable_size
 from forkwheel.patching.series import Patch
 from forkwheel.release.page.markup import Content, Html, block, code, joined, keep, name, prose, section, table, tag
 from forkwheel.release.page.record import Part, Report
@@ -67,7 +67,9 @@ def patches(report: Report) -> Html:
     content: list[Content] = []
     for part in report.parts:
         count = len(part.series.patches)
-        content.append(tag("h3", f"{part.entry['name']} {part.entry['upstream_version']}: {count} patches, in order"))
+        content.append(
+            tag("h3", f"{part.entry['name']} {part.entry['upstream_version']}: {plural(count, 'patch')}, in order")
+        )
         if count:
             content.append(
                 table(f"Patches of {part.entry['name']}", ("patch", "what it is for"), map(_row, part.series.patches))

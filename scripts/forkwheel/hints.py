@@ -6,7 +6,10 @@ import re
 import shlex
 from pathlib import Path
 
-_SHORT = re.compile(r"`patches (--(?:refresh|close)|--[a-z]+ [^`]+)`")
+RECIPE = "RECIPE"
+"""What a hint writes for the recipe: how a person named it is known to the command line alone."""
+_PATCHES = re.compile(r"`patches (--(?:refresh|close)|--[a-z]+ [^`]+)`")
+_RECIPE = re.compile(rf"--recipe {RECIPE}\b")
 
 
 def nox_command(recipe: str, *arguments: str, worktree: Path | None = None) -> str:
@@ -16,17 +19,21 @@ def nox_command(recipe: str, *arguments: str, worktree: Path | None = None) -> s
 
 
 def complete_hint(hint: str, *, recipe: str, worktree: Path | None = None) -> str:
-    """Turn each short command of a hint, such as ``patches --edit NAME``, into a whole one."""
+    """Make a hint's commands run as they are printed.
+
+    A short one, such as ``patches --edit NAME``, becomes whole, and ``RECIPE`` what the person gave.
+    """
 
     def whole(match: re.Match[str]) -> str:
         return f"`{nox_command(recipe, *match[1].split(' '), worktree=worktree)}`"
 
-    return _SHORT.sub(whole, hint)
+    return _RECIPE.sub(lambda _: shlex.join(["--recipe", recipe]), _PATCHES.sub(whole, hint))
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
+def recipe_argument(folder: Path) -> str:
+    """Return what ``--recipe`` takes for a recipe's folder, quoted: its name where it is one of this checkout's."""
+    recipes = Path("recipes").resolve()
+    return shlex.quote(folder.name if folder.resolve().parent == recipes else short_path(folder))
 
 
 def short_path(path: Path) -> str:
