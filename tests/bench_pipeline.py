@@ -123,11 +123,11 @@ def spent(work: Path, *arguments: str) -> tuple[float, float]:
 def reproduce_rows(recipe: Path, work: Path) -> list[tuple[str, str, str, str]]:
     """Compare a reproduction with the build that it repeats, in turns; of each the least seconds count.
 
-    Both fetch, make their environments and build.
+    Both fetch, make their environments and build; wheels that lie in dist/ already would not be built.
     """
-    dist = work / "dist"
     builds, again = [], []
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
+        dist = work / f"dist-{number}"
         build = ("build", "--recipe", str(recipe), "--source", "sdist", "--out", str(dist), "--keep-jit-cache")
         builds.append(spent(work, *build))
         (manifest,) = dist.glob("*.manifest.json")
