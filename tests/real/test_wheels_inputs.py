@@ -17,8 +17,9 @@ from forkwheel.console import Console
 from forkwheel.cuda.toolchain import load_toolchain_lock
 from forkwheel.cuda.toolchain_choice import choose_toolchain
 from forkwheel.recipe import Recipe
+from forkwheel.release.hosts import MACHINES, PYTHONS, usable
 from forkwheel.release.inputs import TOOLCHAIN_COMMENT, Inputs, load_inputs, lock_text
-from forkwheel.release.resolution import MACHINES, PYTHONS, build_system_requires, usable
+from forkwheel.release.resolution import build_system_requires
 from forkwheel.store import Store
 
 

@@ -12,8 +12,9 @@ from wheels_support import quiet_log, write_wheel
 
 from forkwheel.release.bundle import installable
 from forkwheel.release.bundle_making import _needs
+from forkwheel.release.hosts import served_pythons
 from forkwheel.release.inputs import LockedRequirement
-from forkwheel.release.resolution import resolve_here, served_pythons
+from forkwheel.release.resolution import resolve_here
 from forkwheel.store import Store
 
 LINUX = ("manylinux_2_28_x86_64", "musllinux_1_2_x86_64", "manylinux_2_28_aarch64", "macosx_11_0_arm64")

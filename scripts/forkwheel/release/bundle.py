@@ -24,8 +24,8 @@ from packaging.utils import parse_wheel_filename
 from forkwheel.errors import FetchError, PinMismatchError, UsageError
 from forkwheel.fetch import FetchContext
 from forkwheel.recipe import FileSource, Recipe
+from forkwheel.release.hosts import PYTHONS, usable
 from forkwheel.release.inputs import Inputs, LockedRequirement
-from forkwheel.release.resolution import PYTHONS, usable
 from forkwheel.tree import sha256_file
 from forkwheel.wheels.environment import build_environment
 

@@ -16,9 +16,10 @@ from forkwheel.fetch.git import repository_of
 from forkwheel.fetch.index import cached_archive
 from forkwheel.recipe import FileSource, GitSource, Package, Recipe
 from forkwheel.release.bundle import FORMAT, RECORD, Bundle, installable, pinned_files, place
+from forkwheel.release.hosts import served_pythons
 from forkwheel.release.inputs import Inputs, LockedRequirement
 from forkwheel.release.manifest import write_json
-from forkwheel.release.resolution import resolve_here, served_pythons
+from forkwheel.release.resolution import resolve_here
 from forkwheel.store import write_whole
 from forkwheel.toml_file import read_toml
 from forkwheel.tree import sha256_file

@@ -11,31 +11,24 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 
-from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.tags import compatible_tags, cpython_tags
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 
 from forkwheel.console import Log
 from forkwheel.errors import BuildError
 from forkwheel.recipe import Package
+from forkwheel.release.hosts import EVERY_HOST, PYTHONS, Host, described, holds, marker_of, usable
 from forkwheel.release.inputs import Inputs, LockedRequirement, PackageInputs
 from forkwheel.store import Store
 from forkwheel.wheels.build import build_requires, open_project
 from forkwheel.wheels.environment import build_environment
 from forkwheel.wheels.pip import pip_environment, run_pip
 
-PYTHONS = ((3, 10), (3, 11), (3, 12), (3, 13))
-MACHINES = ("x86_64", "aarch64")
 _ROUNDS = 10
 _OTHER_VERSION = "choose another version with the lock's `constraints`"
-
-Host = tuple[tuple[int, int], str]
-_EVERY = tuple(product(PYTHONS, MACHINES))
 
 
 @dataclass(frozen=True)
@@ -111,16 +104,6 @@ def resolve_here(requires: Sequence[str], *, machine: str, store: Store, log: Lo
         return _pinned(requires, constraints=(), folder=folder, log=log, hosts=hosts)
 
 
-def served_pythons(requirements: Sequence[LockedRequirement], *, machine: str) -> tuple[tuple[int, int], ...]:
-    """Return the Pythons on which every one of ``requirements`` that is needed there has a file."""
-    return tuple(python for python in PYTHONS if all(_serves(item, (python, machine)) for item in requirements))
-
-
-def _serves(item: LockedRequirement, host: Host) -> bool:
-    needed = _holds(Marker(item.marker) if item.marker else None, host, extra="")
-    return not needed or any(usable(filename, host) for filename, _ in item.files)
-
-
 def build_system_requires(tree: Path, package: Package | None = None) -> tuple[str, ...]:
     """Return what a tree's pyproject.toml needs for its build, sorted; raise BuildError where it is unsound.
 
@@ -136,7 +119,7 @@ def _pinned(
     folder: Path,
     log: Log,
     everywhere: bool = False,
-    hosts: Sequence[Host] = _EVERY,
+    hosts: Sequence[Host] = EVERY_HOST,
 ) -> tuple[LockedRequirement, ...]:
     from forkwheel.release.index_files import index_files  # its HTTP client is slow to import
 
@@ -152,11 +135,11 @@ def _pinned(
         _check_pythons(distribution)
         unserved = [host for host in needing[name] if not any(usable(file, host) for file, _ in files[name])]
         if unserved:
-            lacking = f"{name} {distribution.version} has no wheel for {_described(unserved)}"
+            lacking = f"{name} {distribution.version} has no wheel for {described(unserved)}"
             if everywhere:
                 raise BuildError(lacking, hint=_OTHER_VERSION)
             log.warning(f"{lacking}: no build there")
-        locked.append(LockedRequirement(name, distribution.version, _marker(needing[name], hosts), files[name]))
+        locked.append(LockedRequirement(name, distribution.version, marker_of(needing[name], hosts), files[name]))
     return tuple(locked)
 
 
@@ -204,7 +187,7 @@ def _bare(requirement: Requirement) -> str:
 
 def _closure(roots: Iterable[Requirement], chosen: Mapping[str, _Chosen], *, host: Host) -> Iterator[Requirement]:
     """Yield all that ``roots`` require on a host, each (name, extra) once."""
-    waiting = [root for root in roots if _holds(root.marker, host, extra="")]
+    waiting = [root for root in roots if holds(root.marker, host, extra="")]
     seen: set[tuple[str, str]] = set()
     while waiting:
         requirement = waiting.pop()
@@ -214,30 +197,7 @@ def _closure(roots: Iterable[Requirement], chosen: Mapping[str, _Chosen], *, hos
             if (name, extra) in seen or name not in chosen:
                 continue
             seen.add((name, extra))
-            waiting += [child for child in chosen[name].requires if _holds(child.marker, host, extra=extra)]
-
-
-def _holds(marker: Marker | None, host: Host, *, extra: str) -> bool:
-    """Evaluate a marker for a host; one that holds for some patch release of its Python holds."""
-    if marker is None:
-        return not extra
-    (major, minor), machine = host
-    for micro in (0, 99):
-        environment = {
-            "implementation_name": "cpython",
-            "implementation_version": f"{major}.{minor}.{micro}",
-            "os_name": "posix",
-            "platform_machine": machine,
-            "platform_python_implementation": "CPython",
-            "platform_system": "Linux",
-            "python_full_version": f"{major}.{minor}.{micro}",
-            "python_version": f"{major}.{minor}",
-            "sys_platform": "linux",
-            "extra": extra,
-        }
-        if marker.evaluate(environment):
-            return True
-    return False
+            waiting += [child for child in chosen[name].requires if holds(child.marker, host, extra=extra)]
 
 
 def _ask_pip(
@@ -277,33 +237,3 @@ def _check_pythons(chosen: _Chosen) -> None:
                 f"which excludes {major}.{minor}",
                 hint=_OTHER_VERSION,
             )
-
-
-def _marker(needing: set[Host], hosts: Sequence[Host]) -> str | None:
-    """Say in a marker on which of ``hosts`` something is needed; None means on all of them."""
-    if needing == set(hosts):
-        return None
-    clauses = []
-    for python in PYTHONS:
-        every = [machine for other, machine in hosts if other == python]
-        machines = [machine for machine in every if (python, machine) in needing]
-        clause = f'python_version == "{python[0]}.{python[1]}"'
-        if machines == every:
-            clauses.append(clause)
-        elif machines:
-            clauses.append(f'{clause} and platform_machine == "{machines[0]}"')
-    return " or ".join(clauses)
-
-
-def _described(hosts: Iterable[Host]) -> str:
-    return ", ".join(f"Python {major}.{minor} on {machine}" for (major, minor), machine in sorted(hosts))
-
-
-def usable(filename: str, host: Host) -> bool:
-    """Say whether a wheel installs on some Linux of that Python and machine."""
-    python, machine = host
-    tags = parse_wheel_filename(filename)[3]
-    linux = [tag.platform for tag in tags if "linux" in tag.platform and tag.platform.endswith(f"_{machine}")]
-    supported = {*cpython_tags(python, platforms=linux)}
-    supported |= {*compatible_tags(python, interpreter=f"cp{python[0]}{python[1]}", platforms=linux)}
-    return bool(tags & supported)
